@@ -35,13 +35,12 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       ready(2 * capacity(size.device_slots), "ready batches"),
       credit(capacity(size.leases), "leases to be had"),
       trace_(into == nullptr ? nullptr : into->make(copy_stream, local)),
-      observers_{&stats},
+      observers_{&stats, trace_.get()},
       scheduler_(&scheduler),
       virtual_time_(clock_of(scheduler).is_virtual()),
       pinned_memory_(device, size.pinned_slots * layout.staged_bytes()),
       device_memory_(device, size.device_slots * layout.bytes()) {
   if (trace_ != nullptr) {
-    observers_.push_back(trace_.get());
     trace_->set_occupancy([this] {
       return Occupancy{now(), filled.size(), ready.size(), free_device.size()};
     });

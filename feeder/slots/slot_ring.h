@@ -12,6 +12,7 @@
 //    never blocks. `ready` also has room for as many ends of epochs; beyond that the copier blocks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -75,7 +76,9 @@ class SlotRing {
   /// Tells the observers of an event: the stats, and the trace if there is one. The caller owns the
   /// slot that has the record.
   void tell(void (Observer::*event)(BatchRecord&) noexcept, BatchRecord& record) const noexcept {
-    for (Observer* const one : observers_) (one->*event)(record);
+    for (Observer* const one : observers_) {
+      if (one != nullptr) (one->*event)(record);
+    }
   }
   /// Ends the ring's streams, with the Prefetcher. The stages have ended; leases may live.
   void end_streams() noexcept;
@@ -111,7 +114,7 @@ class SlotRing {
 
  private:
   const std::shared_ptr<DeviceTrace> trace_;  // null: off
-  std::vector<Observer*> observers_;
+  const std::array<Observer*, 2> observers_;
   const SchedulerCore* const scheduler_;  // only compared, never dereferenced
   const bool virtual_time_;
   gpu::PinnedArena pinned_memory_;

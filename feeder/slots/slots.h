@@ -112,6 +112,19 @@ struct Turn {
 
 /// A buffer that a batch is copied to, with its record. A lease hands it to the consumer.
 struct DeviceSlot : BatchRecord {
+  /// How the consumer uses the batch, on the host's clock. Used by Steps.
+  struct Use {
+    std::uint64_t turn = 0;                  // how many times the slot was handed out
+    bool is_open = false;                    // handed out, and its step has not ended
+    bool is_marked = false;                  // the end is recorded on the first stream
+    bool cpu_waits = false;                  // the CPU began to wait for the copy
+    bool cpu_waited = false;                 // the CPU has waited for the copy, which is done
+    Duration waited = Duration::zero();      // of the consumer, for this batch
+    Duration late_waits = Duration::zero();  // of all batches, when it last stopped waiting
+    TimePoint received;                      // when it last stopped waiting
+  };
+  Use use;  // in the cache line of the record's last members
+
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
              std::size_t number);
 
@@ -128,18 +141,6 @@ struct DeviceSlot : BatchRecord {
   std::vector<std::size_t> longest;               // by dataset field, for row_bytes_of()
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; rows first
 
-  /// How the consumer uses the batch, on the host's clock. Used by Steps.
-  struct Use {
-    std::uint64_t turn = 0;                  // how many times the slot was handed out
-    bool is_open = false;                    // handed out, and its step has not ended
-    bool is_marked = false;                  // the end is recorded on the first stream
-    bool cpu_waits = false;                  // the CPU began to wait for the copy
-    bool cpu_waited = false;                 // the CPU has waited for the copy, which is done
-    Duration waited = Duration::zero();      // of the consumer, for this batch
-    Duration late_waits = Duration::zero();  // of all batches, when it last stopped waiting
-    TimePoint received;                      // when it last stopped waiting
-  };
-  Use use;
   std::mutex use_mutex;  // SlotRing::guard(); never held across a park
 };
 

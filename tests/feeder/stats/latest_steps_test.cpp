@@ -1,6 +1,4 @@
 // Quantiles of steps, and what a reset forgets: in virtual time, to the nanosecond.
-#include "leat/feeder/stats/latest.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,6 +7,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/stats/latest.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
