@@ -17,16 +17,44 @@ FillChecks::FillChecks(const gpu::Device& device, const BatchLayout& layout)
     : device_(device),
       layout_(layout),
       memory_(layout.staged_bytes() / BatchLayout::kAlignment),
-      page_(std::as_writable_bytes(std::span(memory_))),
-      kept_(layout.staged_bytes()) {}
+      page_{.is = std::as_writable_bytes(std::span(memory_)), .should = {}},
+      filled_{.is = {}, .should = {}} {
+  page_.should.resize(layout.staged_bytes());
+  filled_.should.resize(layout.staged_bytes());
+}
 
-const Dataset& FillChecks::begin(const PinnedSlot& slot, const Dataset& dataset) {
+void FillChecks::fill(const PinnedSlot& slot, const Dataset& dataset,
+                      const std::function<void(const Dataset&)>& read_from) {
   slot_ = &slot;
   dataset_ = &dataset;
   failure_.clear();
-  std::ranges::fill(page_, kPoison);
-  std::ranges::fill(kept_, kPoison);
-  return *this;
+  std::ranges::fill(page_.is, kPoison);
+  std::ranges::fill(page_.should, kPoison);
+  try {
+    read_from(*this);
+  } catch (const Error&) {
+    if (!failure_.empty()) throw Error(failure_);  // which came first
+    throw;
+  }
+  // What the slot holds now is right, but for the samples: these are as in the page. The reader
+  // completes those of variable length, and may move them.
+  filled_.is = slot.memory.bytes();
+  std::ranges::copy(filled_.is, filled_.should.begin());
+  for (std::size_t f = 0; f < dataset.fields().size(); ++f) {
+    const TensorLayout& tensor = layout_.staged()[f];
+    if (dataset.fields()[f].variable_length) continue;
+    std::memcpy(filled_.should.data() + tensor.offset, page_.should.data() + tensor.offset,
+                slot.batch.samples * tensor.sample_bytes);
+  }
+  expect("a read has written into another row, or after it had returned");
+}
+
+void FillChecks::expect_kept() { expect("a read has written after its batch was filled"); }
+
+void FillChecks::expect(const char* else_what) const {
+  expect(page_, 0, page_.is.size(), else_what);
+  expect(filled_, 0, filled_.is.size(), else_what);
+  if (!failure_.empty()) throw Error(failure_);
 }
 
 void FillChecks::read(std::uint64_t sample, Sample& out) const {
@@ -41,8 +69,8 @@ void FillChecks::read(std::uint64_t sample, Sample& out) const {
     const Room room{.field = f,
                     .at = at,
                     .slot = page,
-                    .page = page_.subspan(at, page.size()),
-                    .kept = std::span(kept_).subspan(at, page.size())};
+                    .page = page_.is.subspan(at, page.size()),
+                    .kept = std::span(page_.should).subspan(at, page.size())};
     page = room.page;
     rooms.push_back(room);
   }
@@ -63,17 +91,18 @@ void FillChecks::read(std::uint64_t sample, Sample& out) const {
   }
   out.rooms_ = given;
   for (const Room& room : rooms) {
-    // Looks at the row before and the row behind, if they are of the same tensor; behind the last
-    // one, at its padding.
+    // The row before and the row behind, if they are of the same tensor; behind the last one, its
+    // padding.
     const std::string what =
         "a read of sample " + std::to_string(sample) + " has written outside its row";
     const auto next =
         std::ranges::upper_bound(layout_.staged(), room.at, {}, &TensorLayout::offset);
     const TensorLayout& tensor = *std::prev(next);
-    const std::size_t end = next == layout_.staged().end() ? page_.size() : next->offset;
+    const std::size_t end = next == layout_.staged().end() ? page_.is.size() : next->offset;
     const std::size_t behind = room.at + room.page.size();
-    look(std::max(tensor.offset, room.at - std::min(room.at, tensor.sample_bytes)), room.at, what);
-    look(behind, std::min(end, behind + tensor.sample_bytes), what);
+    expect(page_, std::max(tensor.offset, room.at - std::min(room.at, tensor.sample_bytes)),
+           room.at, what);
+    expect(page_, behind, std::min(end, behind + tensor.sample_bytes), what);
     std::ranges::copy(room.page, room.kept.begin());
     std::ranges::copy(room.page, room.slot.begin());
   }
@@ -104,30 +133,30 @@ void FillChecks::read_fully(std::uint64_t sample, Sample& out, std::span<const R
   for (const Room& room : written) {
     for (std::size_t i = 0; i < room.page.size(); ++i) {
       if (room.kept[i] != kPoison || room.page[i] != kUnread) continue;
-      fail(room.at + i,
+      fail(page_, room.at + i,
            "a read of sample " + std::to_string(sample) + " has left a byte unwritten");
     }
   }
 }
 
-void FillChecks::expect_kept() {
-  look(0, page_.size(), "a read has written into another row, or after it had returned");
-  if (!failure_.empty()) throw Error(failure_);
+void FillChecks::expect(const Watched& watched, std::size_t begin, std::size_t end,
+                        const std::string& else_what) const {
+  const std::byte* const is = watched.is.data();
+  const std::byte* const should = watched.should.data();
+  if (std::memcmp(is + begin, should + begin, end - begin) == 0) return;
+  fail(watched,
+       static_cast<std::size_t>(std::mismatch(is + begin, is + end, should + begin).first - is),
+       else_what);
 }
 
-void FillChecks::look(std::size_t begin, std::size_t end, const std::string& what) const {
-  const std::byte* const page = page_.data();
-  if (std::memcmp(page + begin, kept_.data() + begin, end - begin) == 0) return;
-  const auto differs = std::mismatch(page + begin, page + end, kept_.data() + begin);
-  fail(static_cast<std::size_t>(differs.first - page), what);
-}
-
-// What is found is no failure of a sample, which may be within the budget: expect_kept() throws it.
-void FillChecks::fail(std::size_t byte, const std::string& what) const {
+// What is found is no failure of a sample, which may be within the budget: expect() throws it.
+void FillChecks::fail(const Watched& watched, std::size_t byte, const std::string& what) const {
   if (!failure_.empty()) return;
+  const bool is_page = &watched == &page_;  // where rows have their most bytes
   failure_ = "leat: check_slots: reader: " + what + ", in pinned slot " +
              std::to_string(slot_->number) + " of " + device_.name() + " (" +
-             layout_.place_of(byte) + "), which has " + name_of(slot_->batch);
+             layout_.place_of(byte, is_page ? std::span<const std::size_t>() : slot_->longest) +
+             "), which has " + name_of(slot_->batch);
 }
 
 }  // namespace leat::feeder

@@ -3,10 +3,11 @@
 // A sample is not read into its slot, but into a page with the same layout. It is copied from there
 // when the read has returned: what a reader writes later reaches no batch.
 //
-//   begun            ─► the page is poisoned
-//   a sample is read ─► all its bytes must be written, and none around them
-//   copied           ─► the page must hold what was read, and poison elsewhere: looked at before
-//                       the copy and behind it
+//   given to a reader ─► the page is poisoned
+//   a sample is read  ─► all its bytes must be written, and none around them
+//   filled            ─► the page must hold what was read, and poison elsewhere; the slot, in rows
+//                        of a fixed length, the same
+//   copied            ─► both must still hold that, before the copy and behind it
 //
 // A byte that still looks like poison may have been written so. The sample is then read once more,
 // over other bytes. Only the first and the last byte of each tensor's row are looked at for that.
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,10 +37,12 @@ class FillChecks final : public Dataset {
   /// Keeps references.
   FillChecks(const gpu::Device& device, const BatchLayout& layout);
 
-  /// A reader is about to fill the slot from `dataset`. Returns *this, from which it has to read.
-  [[nodiscard]] const Dataset& begin(const PinnedSlot& slot, const Dataset& dataset);
-  /// Throws leat::Error, with slot, byte, row, tensor and batch, if a read was wrong, or if the
-  /// page has changed since.
+  /// Has the slot filled from `dataset`: calls `read_from` with *this, from which it has to read.
+  /// Throws leat::Error, with slot, byte, row, tensor and batch, if a read was wrong, or if there
+  /// was a write beside the reads.
+  void fill(const PinnedSlot& slot, const Dataset& dataset,
+            const std::function<void(const Dataset&)>& read_from);
+  /// Throws likewise if there was a write since.
   void expect_kept();
 
   [[nodiscard]] std::string_view name() const noexcept override { return dataset_->name(); }
@@ -57,8 +61,15 @@ class FillChecks final : public Dataset {
     std::span<std::byte> slot, page, kept;
   };
   void read_fully(std::uint64_t sample, Sample& out, std::span<const Room> rooms) const;
-  void look(std::size_t begin, std::size_t end, const std::string& what) const;
-  void fail(std::size_t byte, const std::string& what) const;
+  // Memory, and what it should hold.
+  struct Watched {
+    std::span<std::byte> is;
+    std::vector<std::byte> should;
+  };
+  void expect(const char* else_what) const;
+  void expect(const Watched& watched, std::size_t begin, std::size_t end,
+              const std::string& else_what) const;
+  void fail(const Watched& watched, std::size_t byte, const std::string& what) const;
 
   const gpu::Device& device_;
   const BatchLayout& layout_;
@@ -68,9 +79,9 @@ class FillChecks final : public Dataset {
     std::byte bytes[BatchLayout::kAlignment];
   };
   mutable std::vector<Aligned> memory_;  // as a slot is: of the page
-  const std::span<std::byte> page_;
-  mutable std::vector<std::byte> kept_;  // what the page should hold
-  mutable std::string failure_;          // the batch's first
+  mutable Watched page_;
+  Watched filled_;               // the slot, once it is filled
+  mutable std::string failure_;  // the batch's first
 };
 
 }  // namespace leat::feeder

@@ -228,16 +228,20 @@ void Stages::read(std::size_t number) {
     if (autotuner_) autotuner_->begin_read();
     PinnedSlot* const slot = &reader.next();
     SlotRing& ring = *rings_[slot->rank];
-    SlotChecks* const checks = ring.checks.get();
     const TimePoint start = now();
     slot->cost = {};
     reading.begin(slot->batch, start);
     bool has_begun = false;
     const auto fill = [&] {
       has_begun = true;
-      const Dataset& source =
-          checks == nullptr ? dataset_ : checks->fills(*slot).begin(*slot, dataset_);
-      slot->cost = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
+      const auto read_from = [&](const Dataset& source) {
+        slot->cost = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
+      };
+      if (ring.checks == nullptr) {
+        read_from(dataset_);
+      } else {
+        ring.checks->fills(*slot).fill(*slot, dataset_, read_from);
+      }
       past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
     };
     try {

@@ -20,6 +20,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/function.h"
+#include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "tests/support/run.h"
@@ -134,6 +135,61 @@ TEST(ReadersChecked, AWriteAfterTheReadIsFound) {
         {.workers = 2});
     expect_contains(error, {"check_slots: reader: a read has written", "its byte 16, in row 2"});
   }
+}
+
+// Not by a reader, which is given other memory: by anybody, into the slot itself.
+TEST(ReadersChecked, AWriteIntoTheSlotUntilItIsCopiedIsFound) {
+  const gpu::Device device = gpu::open("host");
+  const FunctionDataset data("numbers", {{.name = "number", .dtype = DType::kInt64, .shape = {}}},
+                             40, [](std::uint64_t sample, Sample& out) {
+                               *number_of(out) = static_cast<std::int64_t>(sample);
+                             });
+  const BatchLayout layout(data.name(), data.fields(), {}, 4);
+  const gpu::PinnedBuffer memory(device, layout.staged_bytes());
+  const std::span numbers(reinterpret_cast<std::int64_t*>(memory.span().data()), 4);
+  PinnedSlot slot(device, memory.span(), layout, 0, 3);
+  FillChecks checks(device, layout);
+  // Fills the slot with two samples, of which the first is 20.
+  const auto fill = [&](std::int64_t first) {
+    checks.fill(slot, data, [&](const Dataset& source) {
+      Scratch scratch;
+      std::vector<std::size_t> lengths(1);
+      for (std::size_t row = 0; row < 2; ++row) {
+        const std::span<std::byte> room = std::as_writable_bytes(numbers.subspan(row, 1));
+        Sample out(source.fields(), {&room, 1}, lengths, 0, Random(0, 0, row), scratch);
+        source.read(20 + row, out);
+        numbers[0] = first;
+      }
+      slot.batch = {.index = 5, .samples = 2, .rows = 2};
+    });
+  };
+  const auto error_of = [](const auto& act) -> std::string {
+    try {
+      act();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(error_of([&] { fill(20); }), "none");
+  EXPECT_EQ(error_of([&] { checks.expect_kept(); }), "none");
+  write_wrongly(&numbers[1], -1);
+  expect_contains(error_of([&] { checks.expect_kept(); }),
+                  {"check_slots: reader: a read has written after its batch was filled",
+                   "pinned slot 3 of host:0", "its byte 8, in row 1 of tensor \"number\"",
+                   "batch 5 of epoch 0"});
+  // Before the slot is filled.
+  expect_contains(error_of([&] { fill(-1); }),
+                  {"a read has written into another row", "its byte 0, in row 0"});
+}
+
+// A wrong read is told, and not the failure of a later one.
+TEST(ReadersChecked, WhatIsFoundFirstIsTold) {
+  expect_contains(error_of_reads([](std::uint64_t sample, Sample& out) {
+                    if (sample == 23) throw std::range_error("torn");
+                    if (sample != 22) *number_of(out) = static_cast<std::int64_t>(sample);
+                  }),
+                  {"sample 22 has left a byte unwritten"});
 }
 
 // The next sample comes into the row of one that has failed.
