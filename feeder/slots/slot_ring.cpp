@@ -70,6 +70,7 @@ void SlotRing::end_streams() noexcept {
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   slot.ended_in_own_time = is_own_time();
   tell(&Observer::given_back, slot);
+  static_cast<UsedRecord&>(slot) = {};
   try {
     if (checks != nullptr) checks->released(slot);
   } catch (...) {

@@ -123,25 +123,27 @@ struct DeviceSlot : BatchRecord {
     Duration late_waits = Duration::zero();  // of all batches, when it last stopped waiting
     TimePoint received;                      // when it last stopped waiting
   };
-  Use use;  // in the cache line of the record's last members
+  // What one thread only reads, or does not touch, is in no cache line that the other writes.
+  Use use;
 
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
              std::size_t number);
 
-  const std::size_t number;  // the slot's index in its ring
+  alignas(64) const std::size_t number;  // the slot's index in its ring
   const gpu::DeviceSpan memory;
   gpu::Event ready;                  // recorded after the copies and the transform
   std::vector<gpu::Event> released;  // one for each stream of the lease
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
-  std::size_t bound = 0;
-  std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
-  Turn before;                        // its step ends when this lease is first used
-  SlotState<DeviceState> state;
-  std::vector<Failure> failures;                  // charged when the batch is handed out
-  std::vector<std::size_t> longest;               // by dataset field, for row_bytes_of()
-  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; rows first
+  std::vector<std::size_t> longest;                    // by dataset field, for row_bytes_of()
+  std::vector<std::vector<std::int64_t>> shapes;       // of the tensors; rows first
 
-  std::mutex use_mutex;  // SlotRing::guard(); never held across a park
+  alignas(64) SlotState<DeviceState> state;
+  std::size_t bound = 0;
+  Turn before;                        // its step ends when this lease is first used
+  std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
+
+  std::vector<Failure> failures;  // charged when the batch is handed out
+  std::mutex use_mutex;           // SlotRing::guard(); never held across a park
 };
 
 }  // namespace leat::feeder

@@ -14,10 +14,9 @@ void Steps::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept 
               .late_waits = Duration(late_waits_.load(std::memory_order_relaxed)),
               .received = now()};
   slot.pass = pass;
+  slot.starved = waited;
   slot.is_own_time = ring_.is_own_time();
-  if (!slot.is_own_time) return;
-  slot.wait_for_batch = {.begin = slot.use.received - waited, .end = slot.use.received};
-  ring_.tell(&Observer::handed_out, slot);
+  if (slot.traced != nullptr) ring_.tell(&Observer::handed_out, slot);
 }
 
 void Steps::waited(DeviceSlot& slot, TimePoint since, bool is_done) noexcept {
@@ -43,10 +42,11 @@ Duration Steps::take_late_waits(DeviceSlot::Use& use) const noexcept {
 }
 
 void Steps::used(DeviceSlot& slot) noexcept {
-  binds_streams_.store(true, std::memory_order_relaxed);
+  if (!binds_streams_.load(std::memory_order_relaxed))
+    binds_streams_.store(true, std::memory_order_relaxed);
   slot.is_used = true;
   slot.starved = slot.use.waited;
-  ring_.tell(&Observer::used, slot);
+  if (slot.traced != nullptr) ring_.tell(&Observer::used, slot);
 }
 
 void Steps::next_asked(const Turn& turn) noexcept {

@@ -325,9 +325,10 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
   from.slot = to.number;
+  from.has_failures = !from.failures.empty();
   from.bytes = enqueue_copies(ring, from, to, copying);
   from.mark(Mark::kCopyEnds, stream);
-  static_cast<BatchRecord&>(to) = from;
+  static_cast<StagedRecord&>(to) = from;
   ring.tell(&Observer::copied, to);
   from.copied.record(stream);
   if (copying.transforms.has_value()) {

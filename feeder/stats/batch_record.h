@@ -8,13 +8,18 @@
 //   read         reader            read, cpu, cold_bytes       Tread             wants marks, read
 //   copy_begins  copier            wait_for_slot               wants marks
 //   copied       copier            slot, bytes                 bytes             wait for a slot
-//   handed_out   lease             pass, wait_for_batch                          wait for a batch
-//   used         lease             starved                                       notes
+//   handed_out   lease, if traced  pass, starved so far                          wait for a batch
+//   used         lease, if traced  starved                                       notes
 //   step_ended   consumer, lease   the marks, or busy          host's step       notes
 //   given_back   slot's last owner is_done                     steps             lease
 //
 // On the device, marks delimit a batch: timed events, which the owner records between two pieces of
 // work, if an observer wants them.
+//
+// Two events that one might look for are missing. A read that begins: the stats choose their marks
+// when a copy begins, because they time two successive copies, whose order is known then; a trace
+// chooses when a read ends, because it counts finished reads. A failure: it ends the batches, and
+// an observer keeps what it was told until then.
 #pragma once
 
 #include <array>
@@ -106,38 +111,26 @@ class Marks {
 /// Which part of a sampled pair of steps a step is.
 enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 
-/// The instants and marks of one batch.
-struct BatchRecord {
+/// What reader and copier write. Goes with the batch from the pinned slot to the device slot.
+struct StagedRecord {
+  // By the observers: what they want, and their own notes.
+  std::array<Marks*, 2> marks{};  // of the stats, of the trace
+  StepTiming* timing = nullptr;
+  TracedBatch* traced = nullptr;
+  StepPart part = StepPart::kNone;
+  bool is_last = false;       // of its epoch
+  bool has_failures = false;  // samples that were left out
+  std::size_t attempted = 0;  // samples, failed ones included
   BatchId batch;
   std::uint64_t generation = 0;  // the consumer's request that it serves
   // By the reader.
-  std::size_t attempted = 0;  // samples, failed ones included
   std::size_t reader = 0;
   Stretch read;
   ReadCost cost;
   // By the copier.
-  bool is_last = false;  // of its epoch
   Stretch wait_for_slot;
   std::size_t slot = 0;  // the device slot's number
   std::size_t bytes = 0;
-  // What the consumer and its lease touch, which may be on another CPU than the copier, is
-  // together. By the observers: what they want, and their own notes.
-  alignas(64) std::array<Marks*, 2> marks{};  // of the stats, of the trace
-  TracedBatch* traced = nullptr;
-  StepPart part = StepPart::kNone;
-  // By the consumer and the lease.
-  bool is_own_time = false;  // its clock is that of the stages and the device
-  bool is_used = false;      // bound to a stream
-  bool was_idle = false;     // the stream had nothing left to do when the step ended
-  bool awaits_next = false;  // the step has ended before the next batch was asked for
-  bool is_done = false;      // released, not abandoned
-  bool ended_in_own_time = false;
-  PassId pass{};
-  Stretch wait_for_batch;
-  Duration starved = Duration::zero();  // the host's wait for the batch
-  Duration busy = Duration::zero();     // if no stream is bound: the host's work on it
-  TimePoint step_end;                   // likewise
-  StepTiming* timing = nullptr;         // by the stats
 
   /// Records the mark for those who want it. Throws GpuError.
   void mark(Mark which, const gpu::StreamRef& stream) {
@@ -146,6 +139,24 @@ struct BatchRecord {
     }
   }
 };
+
+/// What the consumer and its lease write, which may be on another CPU than the copier.
+struct UsedRecord {
+  Duration busy = Duration::zero();  // if no stream is bound: the host's work on the batch
+  TimePoint step_end;                // likewise
+  // What each hand-over writes, in a cache line.
+  alignas(64) Duration starved = Duration::zero();  // the host's wait for the batch
+  PassId pass{};
+  bool is_own_time = false;  // its clock is that of the stages and the device
+  bool is_used = false;      // bound to a stream
+  bool was_idle = false;     // the stream had nothing left to do when the step ended
+  bool awaits_next = false;  // the step has ended before the next batch was asked for
+  bool is_done = false;      // released, not abandoned
+  bool ended_in_own_time = false;
+};
+
+/// The instants and marks of one batch.
+struct BatchRecord : StagedRecord, UsedRecord {};
 
 /// Is told what happens to batches, by the owner of each. Thread-safe. No event throws, allocates
 /// or waits.

@@ -32,6 +32,7 @@ struct TracedBatch {
   const std::size_t number;  // counts the recorded batches
   Marks marks;
   BatchRecord record;              // as it was at the latest event, under the trace's lock
+  Stretch wait_for_batch;          // likewise; its lease begins with the end
   std::optional<TimePoint> ended;  // its lease, likewise
 };
 
@@ -54,7 +55,7 @@ class DeviceTrace final : public Observer {
   /// Chooses the batches, in the order in which their reads end.
   void read(BatchRecord& batch) noexcept override;
   void copied(BatchRecord& batch) noexcept override { note(batch); }
-  void handed_out(BatchRecord& batch) noexcept override { note(batch); }
+  void handed_out(BatchRecord& batch) noexcept override;
   void used(BatchRecord& batch) noexcept override { note(batch); }
   void step_ended(BatchRecord& batch) noexcept override;
   void given_back(BatchRecord& batch) noexcept override;

@@ -113,6 +113,16 @@ void DeviceTrace::read(BatchRecord& batch) noexcept {
   note(batch);
 }
 
+void DeviceTrace::handed_out(BatchRecord& batch) noexcept {
+  if (!batch.is_own_time) return;
+  const TimePoint at = now();
+  {
+    const std::scoped_lock lock(mutex_);
+    batch.traced->wait_for_batch = {.begin = at - batch.starved, .end = at};
+  }
+  note(batch);
+}
+
 void DeviceTrace::step_ended(BatchRecord& batch) noexcept {
   if (batch.is_used) note(batch);
 }
@@ -210,7 +220,7 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
     if (wait_for_slot.end > wait_for_slot.begin) add("wait", copier, wait_for_slot);
     add_span(out, "copy", copies, copy->begin, copy->end, record);
     out.arrow(use ? 't' : 'f', "batch", id, copies, copy->begin);
-    const Stretch& wait = record.wait_for_batch;
+    const Stretch& wait = one->wait_for_batch;
     if (wait.end > wait.begin) add("wait", consumer, wait);
     if (one->ended.has_value()) {
       const Track slot{kHost, first_track + 1 + record.slot};

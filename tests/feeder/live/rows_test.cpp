@@ -102,13 +102,13 @@ struct Loop {
             std::size_t on = 0) {
     sleep_for(step);
     StatsCollector& stats = rings[on]->stats;
-    BatchRecord batch{.batch = {.epoch = epoch, .index = index, .samples = kBatchSize},
-                      .is_done = true,
-                      .ended_in_own_time = true,
-                      .pass = PassId{1},
-                      .starved = step - busy,
-                      .busy = busy,
-                      .step_end = now()};
+    BatchRecord batch{{.batch = {.epoch = epoch, .index = index, .samples = kBatchSize}},
+                      {.is_done = true,
+                       .ended_in_own_time = true,
+                       .pass = PassId{1},
+                       .starved = step - busy,
+                       .busy = busy,
+                       .step_end = now()}};
     stats.step_ended(batch);
     stats.given_back(batch);
   }
