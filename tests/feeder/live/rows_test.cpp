@@ -103,12 +103,12 @@ struct Loop {
     sleep_for(step);
     StatsCollector& stats = rings[on]->stats;
     BatchRecord batch{{.batch = {.epoch = epoch, .index = index, .samples = kBatchSize}},
-                      {.is_done = true,
-                       .ended_in_own_time = true,
-                       .pass = PassId{1},
+                      {.busy = busy,
+                       .step_end = now(),
                        .starved = step - busy,
-                       .busy = busy,
-                       .step_end = now()}};
+                       .pass = PassId{1},
+                       .is_done = true,
+                       .ended_in_own_time = true}};
     stats.step_ended(batch);
     stats.given_back(batch);
   }

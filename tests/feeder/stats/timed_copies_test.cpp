@@ -143,7 +143,7 @@ TEST(TimedCopies, AStretchWithoutOneHasThoseOfTheOthers) {
     const auto steps = [&](int count) {
       for (int i = 0; i < count; ++i) {
         sleep_for(20ms);
-        BatchRecord batch{{}, {.pass = PassId{1}, .busy = 5ms, .step_end = now()}};
+        BatchRecord batch{{}, {.busy = 5ms, .step_end = now(), .pass = PassId{1}}};
         stats.step_ended(batch);
       }
     };
