@@ -237,11 +237,8 @@ void Stages::read(std::size_t number) {
       const auto read_from = [&](const Dataset& source) {
         slot->cost = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
       };
-      if (ring.checks == nullptr) {
-        read_from(dataset_);
-      } else {
-        ring.checks->fills(*slot).fill(*slot, dataset_, read_from);
-      }
+      if (ring.checks == nullptr) read_from(dataset_);
+      if (ring.checks != nullptr) ring.checks->fills(*slot).fill(*slot, dataset_, read_from);
       past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
     };
     try {
