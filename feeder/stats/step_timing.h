@@ -14,15 +14,13 @@
 //   Tstep             kUseEnds to kUseEnds
 //   Tc                kUseBegins to kUseEnds
 //   copier blocked    kQueued to kCopyBegins (no slot was released), and while its fiber had no
-//   slot
-//                     to enqueue a copy for
-//   consumer starved  kNextAsked to kUseBegins; if the stream is not known when the batch is asked
-//   for (as by
-//                     next() without a stream), the host thread's wait replaces kNextAsked to
-//                     kArrived
+//                     slot to enqueue a copy for
+//   consumer starved  kNextAsked to kUseBegins; if the stream is not known when the batch is
+//                     asked for (as by next() without a stream), the host thread's wait replaces
+//                     kNextAsked to kArrived
 //
-// kUseEnds is recorded when a step ends (docs/guide/overlap.md#words; with a
-// receiver: feeder/stats.h).
+// kUseEnds is recorded when a step ends (docs/guide/overlap.md#words; with a receiver:
+// feeder/stats.h).
 //
 // Both steps are in one epoch: the time between two epochs belongs to no step. If each epoch has
 // only one batch, a step lasts from one epoch to the next.
