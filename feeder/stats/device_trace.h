@@ -31,7 +31,7 @@ struct TracedBatch {
 
   const std::size_t number;  // counts the recorded batches
   Marks marks;
-  BatchRecord record;              // as it was at the latest event, under the trace's lock
+  StagedRecord record;             // as it was read or copied; under the trace's lock
   Stretch wait_for_batch;          // likewise; its lease begins with the end
   std::optional<TimePoint> ended;  // its lease, likewise
 };
@@ -54,9 +54,9 @@ class DeviceTrace final : public Observer {
   void set_occupancy(std::function<Occupancy()> look) { look_ = std::move(look); }
   /// Chooses the batches, in the order in which their reads end.
   void read(BatchRecord& batch) noexcept override;
-  void copied(BatchRecord& batch) noexcept override { note(batch); }
+  void copied(BatchRecord& batch) noexcept override;
   void handed_out(BatchRecord& batch) noexcept override;
-  void used(BatchRecord& batch) noexcept override { note(batch); }
+  void used(BatchRecord& batch) noexcept override;
   void step_ended(BatchRecord& batch) noexcept override;
   void given_back(BatchRecord& batch) noexcept override;
 
@@ -82,7 +82,8 @@ class DeviceTrace final : public Observer {
   // Returns all batches that were read, in the order in which the device copied them. Those that it
   // has not copied come last. Needs the lock.
   [[nodiscard]] std::vector<Work> work_done(TimePoint origin) const;
-  void note(const BatchRecord& batch, bool has_ended = false) noexcept;
+  template <class Write>
+  void note(const BatchRecord& batch, const Write& write) noexcept;
 
   const std::size_t rank_;  // local
   const std::size_t rank_of_world_;

@@ -30,7 +30,7 @@ constexpr std::size_t kCompute = 2;
 using Track = gpu::TraceWriter::Track;
 
 void add_span(gpu::TraceWriter& out, const char* name, const Track& track, Duration begin,
-              Duration end, const BatchRecord& of) {
+              Duration end, const StagedRecord& of) {
   const std::string index = std::to_string(of.batch.index);
   out.span(std::string(name) + ' ' + index, track, begin, end,
            "\"epoch\":" + std::to_string(of.batch.epoch) + ",\"batch\":" + index + ",\"samples\":" +
@@ -110,33 +110,41 @@ void DeviceTrace::read(BatchRecord& batch) noexcept {
   const bool is_recorded = number >= skip_ && number - skip_ < batches_.size();
   batch.traced = is_recorded ? batches_[number - skip_].get() : nullptr;
   batch.marks[1] = is_recorded ? &batch.traced->marks : nullptr;
-  note(batch);
+  copied(batch);
+}
+
+void DeviceTrace::copied(BatchRecord& batch) noexcept {
+  note(batch, [&](TracedBatch& one, TimePoint) { one.record = batch; });
 }
 
 void DeviceTrace::handed_out(BatchRecord& batch) noexcept {
   if (!batch.is_own_time) return;
-  const TimePoint at = now();
-  {
-    const std::scoped_lock lock(mutex_);
-    batch.traced->wait_for_batch = {.begin = at - batch.starved, .end = at};
-  }
-  note(batch);
+  note(batch, [&](TracedBatch& one, TimePoint at) {
+    one.wait_for_batch = {.begin = at - batch.starved, .end = at};
+  });
+}
+
+void DeviceTrace::used(BatchRecord& batch) noexcept {
+  note(batch, [](TracedBatch&, TimePoint) {});
 }
 
 void DeviceTrace::step_ended(BatchRecord& batch) noexcept {
-  if (batch.is_used) note(batch);
+  if (batch.is_used) used(batch);
 }
 
 void DeviceTrace::given_back(BatchRecord& batch) noexcept {
-  if (batch.is_own_time && batch.ended_in_own_time) note(batch, true);
+  if (!batch.is_own_time || !batch.ended_in_own_time) return;
+  note(batch, [](TracedBatch& one, TimePoint at) { one.ended = at; });
 }
 
-void DeviceTrace::note(const BatchRecord& batch, bool has_ended) noexcept {
+// Notes how full the channels are, and calls write(traced, now) under the lock, if the batch is
+// traced.
+template <class Write>
+void DeviceTrace::note(const BatchRecord& batch, const Write& write) noexcept {
   if (batch.traced == nullptr) return;
   const Occupancy occupancy = look_();
   const std::scoped_lock lock(mutex_);
-  batch.traced->record = batch;
-  if (has_ended) batch.traced->ended = occupancy.at;
+  write(*batch.traced, occupancy.at);
   if (occupancies_.size() < occupancies_.capacity()) occupancies_.push_back(occupancy);
 }
 
@@ -204,7 +212,7 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
     return is_first;
   };
   for (const auto& [one, copy, use] : work_done(origin)) {
-    const BatchRecord& record = one->record;
+    const StagedRecord& record = one->record;
     const auto add = [&](const char* what, const Track& track, const Stretch& stretch) {
       add_span(out, what, track, since(stretch.begin), since(stretch.end), record);
     };
