@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "leat/feeder/field.h"
-#include "leat/feeder/live.h"
 #include "leat/feeder/order.h"
 
 namespace leat::gpu {
@@ -25,6 +24,31 @@ namespace leat::feeder {
 
 class TensorSet;
 class Trace;
+
+/// Where to show a live view, and how many batches progress counts. A thread of the prefetcher
+/// writes, and never waits: what cannot be written at once is left out.
+///
+/// | written to | shown |
+/// |---|---|
+/// | a terminal | a block of lines, drawn anew ten times a second |
+/// | anything else; TERM is unset, empty or "dumb" | a plain line a second for each device |
+///
+/// When the prefetcher ends, the last state stays. The block is as wide as the terminal, but at
+/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out,
+/// except the stage that limits the loop. In less than 40 columns, one line remains. The block is
+/// redrawn in place when the terminal changes its size; a new block begins after the process was
+/// stopped for more than a second. While another job is in the foreground, nothing is drawn. It has
+/// colours unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG) is a
+/// UTF-8 one. The block overwrites other output of the program to the same terminal. If several
+/// prefetchers write to one terminal, they are shown one after the other.
+struct Live {
+  /// The file descriptor to write to, by default standard error. The caller owns it, and keeps it
+  /// open for writing while the prefetcher lives. The prefetcher's constructor throws
+  /// std::invalid_argument if it is not.
+  int fd = 2;
+  /// Number of batches, on each device, after which progress is 100 %. 0: the batches of an epoch.
+  std::uint64_t batches = 0;
+};
 
 /// In which order the batches of an epoch are delivered.
 enum class Delivery : std::uint8_t {
@@ -193,7 +217,7 @@ struct PrefetcherOptions {
   PadTo pad_to = PadTo::kField;
   /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
   std::shared_ptr<Trace> trace = nullptr;
-  /// Shows the figures in a terminal while the loop runs (feeder/live.h). Empty: off.
+  /// Shows the figures in a terminal while the loop runs. Empty: off.
   std::optional<Live> live = std::nullopt;
   /// On average, one step in `sample_every` is timed on the device, at irregular distances. 0:
   /// none; 1 and 2: two steps in five. Below 8, the first steps of very short epochs are timed

@@ -22,7 +22,7 @@ struct Effort {
   std::uint64_t warm_up = 10;    // steps before them, not measured
   std::size_t trace = 0;         // batches recorded after the warm-up; 0: none
   double link_peak = 0;          // bytes per second of large copies; 0: measure it
-  bool live = false;             // show the loop with a prefetcher (feeder/live.h)
+  bool live = false;             // show the loop with a prefetcher
   Progress* progress = nullptr;  // shows the phases; must outlive measure(). Null: nothing is shown
 };
 

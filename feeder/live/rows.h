@@ -1,4 +1,4 @@
-// What a live view (feeder/live.h) shows of each device, gathered from the device's ring.
+// What a live view shows of each device, gathered from the device's ring.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
-#include "leat/feeder/live.h"
 #include "leat/feeder/live/view.h"
+#include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/slots/slot_ring.h"
 
 namespace leat::feeder {

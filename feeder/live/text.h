@@ -1,4 +1,4 @@
-// What the live view of a prefetcher (feeder/live.h) shows, as text.
+// What the live view of a prefetcher shows, as text.
 #pragma once
 
 #include <span>

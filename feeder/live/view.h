@@ -1,4 +1,4 @@
-// Shows text while a program runs (feeder/live.h): what writes it, and the thread that does.
+// Shows text while a program runs: what writes it, and the thread that does.
 #pragma once
 
 #include <chrono>

@@ -137,4 +137,12 @@ std::size_t l3_bytes() { return l3().load(std::memory_order_relaxed); }
 
 void set_l3_bytes(std::size_t bytes) { l3().store(bytes, std::memory_order_relaxed); }
 
+std::string Stats::copies_text() const {
+  if (past_cache_bytes == 0 || ring_bytes < l3_bytes()) return "";  // autotune makes rings smaller
+  return std::string("  copies into pinned memory bypass the cache (") +
+         to_string(fastest_stores()) + " stores): the ring of " +
+         bytes_text(static_cast<double>(ring_bytes)) + " is at least as large as the L3 cache of " +
+         bytes_text(static_cast<double>(l3_bytes())) + "\n";
+}
+
 }  // namespace leat::feeder

@@ -5,7 +5,7 @@
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/feeder/slots/slot_checks.h"
-#include "leat/feeder/trace.h"
+#include "leat/feeder/trace/device_trace.h"
 
 namespace leat::feeder {
 namespace {

@@ -25,10 +25,9 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/slots/staged.h"
 #include "leat/feeder/slots/steps.h"
-#include "leat/feeder/stages/staged.h"
 #include "leat/feeder/state/release_log.h"
-#include "leat/feeder/stats/device_trace.h"
 #include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
@@ -44,7 +43,9 @@ struct RingSize {
   std::size_t leases = 1;  // at a time
 };
 
+class DeviceTrace;
 class SlotChecks;
+class Trace;
 
 /// The right to have one more lease.
 struct LeaseCredit {};

@@ -14,7 +14,7 @@
 #include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/slots/slots.h"
-#include "leat/feeder/stages/staged.h"
+#include "leat/feeder/slots/staged.h"
 #include "leat/feeder/state/release_log.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/stream.h"

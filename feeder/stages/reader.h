@@ -12,10 +12,10 @@
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/sample.h"
+#include "leat/feeder/slots/failures.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/announcer.h"
-#include "leat/feeder/stages/failures.h"
 #include "leat/feeder/stages/fill_meter.h"
 #include "leat/feeder/stages/reading.h"
 

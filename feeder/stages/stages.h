@@ -24,15 +24,15 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/dataset.h"
-#include "leat/feeder/plan/batch_sampler.h"
 #include "leat/feeder/plan/requests.h"
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/slots/failures.h"
 #include "leat/feeder/slots/slot_ring.h"
-#include "leat/feeder/stages/failures.h"
+#include "leat/feeder/stages/autotuner.h"
+#include "leat/feeder/stages/batch_sampler.h"
 #include "leat/feeder/stages/in_order.h"
 #include "leat/feeder/stages/reading.h"
-#include "leat/feeder/stats/autotuner.h"
 
 namespace leat::feeder {
 

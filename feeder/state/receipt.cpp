@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/feeder/slots/slots.h"
+#include "leat/feeder/plan/batch_id.h"
 #include "leat/feeder/state/release_log.h"
 
 namespace leat::feeder {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/feeder/slots/slots.h"
+#include "leat/feeder/plan/batch_id.h"
 #include "leat/feeder/state/epoch_plan.h"
 
 namespace leat::feeder {

@@ -30,7 +30,7 @@
 #include <optional>
 
 #include "leat/csp/clock.h"
-#include "leat/feeder/plan/packing.h"
+#include "leat/feeder/plan/batch_id.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
 
@@ -39,19 +39,6 @@ namespace leat::feeder {
 struct StepTiming;
 struct TracedBatch;
 enum class PassId : std::uint64_t;
-
-/// The batch that a slot holds.
-struct BatchId {
-  std::uint64_t epoch = 0;
-  std::uint64_t index = 0;         // the global batch's number in the epoch
-  std::size_t samples = 0;         // of this rank
-  std::size_t rows = 0;            // samples and padding
-  std::size_t elements = 0;        // of packed samples
-  std::size_t element_rows = 0;    // elements and padding
-  Carry carry;                     // where the packed shard begins
-  std::uint64_t step_samples = 0;  // samples (packed: elements) of all ranks
-  std::size_t step_shards = 0;     // ranks that have samples
-};
 
 /// A stretch of the scheduler's time.
 struct Stretch {

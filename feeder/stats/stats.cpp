@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "leat/feeder/slots/copy.h"
 #include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {
@@ -277,14 +276,6 @@ std::string Stats::bottleneck() const {
            " would limit more of them too; a faster dataset would help.";
   }
   return begin + advice(*this, more) + "; or a faster dataset.";
-}
-
-std::string Stats::copies_text() const {
-  if (past_cache_bytes == 0 || ring_bytes < l3_bytes()) return "";  // autotune makes rings smaller
-  return std::string("  copies into pinned memory bypass the cache (") +
-         to_string(fastest_stores()) + " stores): the ring of " +
-         bytes_text(static_cast<double>(ring_bytes)) + " is at least as large as the L3 cache of " +
-         bytes_text(static_cast<double>(l3_bytes())) + "\n";
 }
 
 std::string Stats::shares_table() const { return rows_of(*this, "", "", ""); }

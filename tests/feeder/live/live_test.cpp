@@ -1,6 +1,4 @@
 // A live view of a prefetcher that runs.
-#include "leat/feeder/live.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/prefetcher_options.h"
 #include "leat/gpu/device.h"
 #include "tests/feeder/live/terminal.h"
 #include "tests/support/numbers.h"

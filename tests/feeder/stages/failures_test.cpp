@@ -1,5 +1,5 @@
 // What is kept of failed samples; the prefetcher's budgets are policies_test.cpp's.
-#include "leat/feeder/stages/failures.h"
+#include "leat/feeder/slots/failures.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A trace as text: of known steps, every column is known.
-#include "leat/feeder/stats/timeline.h"
+#include "leat/feeder/trace/timeline.h"
 
 #include <gtest/gtest.h>
 

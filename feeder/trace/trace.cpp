@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "leat/csp/scheduler.h"
-#include "leat/feeder/stats/device_trace.h"
+#include "leat/feeder/trace/device_trace.h"
 #include "leat/gpu/trace_writer.h"
 
 namespace leat::feeder {

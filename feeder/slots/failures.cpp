@@ -1,4 +1,4 @@
-#include "leat/feeder/stages/failures.h"
+#include "leat/feeder/slots/failures.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "leat/feeder/stats/timeline.h"
+#include "leat/feeder/trace/timeline.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "leat/feeder/plan/batch_sampler.h"
+#include "leat/feeder/stages/batch_sampler.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "leat/feeder/stats/autotuner.h"
+#include "leat/feeder/stages/autotuner.h"
 
 #include <algorithm>
 #include <array>
