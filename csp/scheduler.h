@@ -41,9 +41,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat::feeder {
 

@@ -11,7 +11,7 @@
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here.
 #
-# Likewise on any line of a library that starts a thread without start_thread() (csp/wait/start_thread.h).
+# Likewise on any line of a library that starts a thread without start_thread() (csp/base/start_thread.h).
 set -euo pipefail
 cd "$1"
 
