@@ -14,8 +14,8 @@
 #include "leat/comm/exchange/credit_queue.h"
 #include "leat/comm/server/endpoint.h"
 #include "leat/comm/transports/reduce.h"
-#include "leat/csp/wait/bell.h"
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/bell.h"
 
 namespace leat::comm {
 

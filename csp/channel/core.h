@@ -37,11 +37,11 @@
 #include <utility>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

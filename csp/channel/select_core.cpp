@@ -14,12 +14,12 @@
 #include <span>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/channel/park_fiber.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/wait/park.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat {
 namespace {

@@ -1,4 +1,4 @@
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 #include <sys/mman.h>
 
@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/explore/simulation.h"
-#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>

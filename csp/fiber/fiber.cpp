@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
@@ -13,8 +15,6 @@
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/sched/worker_switch.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat {
 namespace {

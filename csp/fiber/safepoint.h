@@ -5,7 +5,7 @@
 
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/base/atomic.h"
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 
 namespace leat {
 

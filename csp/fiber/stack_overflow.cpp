@@ -10,10 +10,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "leat/csp/base/signal_chain.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/stack.h"
 #include "leat/csp/sched/worker.h"
-#include "leat/csp/wait/signal_chain.h"
 
 namespace leat {
 namespace {

@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/futex.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/park.h"
 

@@ -4,16 +4,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/cpu_count.h"
+#include "leat/csp/base/kept_exception.h"
+#include "leat/csp/base/random.h"
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/fiber/stack_overflow.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/kept_exception.h"
-#include "leat/csp/wait/random.h"
-#include "leat/csp/wait/sanitizers.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 

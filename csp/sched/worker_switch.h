@@ -3,11 +3,11 @@
 #pragma once
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 

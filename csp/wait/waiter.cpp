@@ -1,9 +1,9 @@
 #include "leat/csp/wait/waiter.h"
 
+#include "leat/csp/base/cpu_count.h"
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/base/tuning.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/thread_waiter.h"
 
 namespace leat {

@@ -19,10 +19,10 @@
 #include <utility>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/spin_lock.h"
 #if defined(LEAT_EXPLORE)
-#include "leat/csp/wait/assert.h"
+#include "leat/csp/base/assert.h"
 #endif
 
 namespace leat {

@@ -11,7 +11,7 @@
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here.
 #
-# Likewise on any line of a library that starts a thread without start_thread() (csp/wait/start_thread.h).
+# Likewise on any line of a library that starts a thread without start_thread() (csp/base/start_thread.h).
 set -euo pipefail
 cd "$1"
 
@@ -40,9 +40,9 @@ allowed() {
     leat/comm/transports/local/* | leat/comm/transports/mpi/* | leat/comm/transports/nccl/*)
       [[ leat/${file%/*} == "${header%/*}" || $file == comm/communicator.cpp || $layer == tests ]]
       ;;
-    # Of csp, everybody else sees what is on top and the seam.
+    # Of csp, everybody else sees what is on top, the seam, and what it stands on.
     leat/csp/*/*)
-      [[ $header == leat/csp/wait/* || $layer == csp || $file == tests/csp/* || $file == bench/csp/* ]] &&
+      [[ $header == leat/csp/@(wait|base)/* || $layer == csp || $file == tests/csp/* || $file == bench/csp/* ]] &&
         [[ " ${below[$layer]} " == *" csp "* && $file != *.c && $file != bench/peers/* ]]
       ;;
     leat/feeder/interop/c/*)

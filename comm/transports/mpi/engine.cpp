@@ -11,9 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat::comm::mpi {
 namespace {

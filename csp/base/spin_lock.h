@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "leat/csp/base/asymmetric_fence.h"
-#include "leat/csp/explore/hooks.h"
-#include "leat/csp/wait/sanitizers.h"
-#include "leat/csp/wait/thread_annotations.h"
+#include "leat/csp/base/hooks.h"
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/base/thread_annotations.h"
 
 namespace leat {
 

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/on_sigquit.h"
+#include "leat/csp/base/on_sigquit.h"
 
 #include <cerrno>
 #include <csignal>
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "leat/csp/base/atomic.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/start_thread.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/start_thread.h"
 
 namespace leat {
 namespace {
