@@ -100,7 +100,7 @@ void Fiber::wait_until_parked() const noexcept {
   // The fiber's worker is between begin() and the end of the switch: some nanoseconds, unless the
   // thread has lost its CPU. acquire: pairs with after_switch(), which has saved the context.
   for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
-    if (spins < (kExploring ? 0 : tuning::kPollsBeforeYield)) {
+    if (spins < tuning::kPollsBeforeYield) {
       cpu_relax();
     } else {
       yield_cpu();
