@@ -10,7 +10,7 @@
 #include "leat/comm/transports/mpi_hook.h"
 #include "leat/comm/transports/nccl/nccl.h"
 #include "leat/comm/transports/reduce.h"
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat::comm {
 namespace {

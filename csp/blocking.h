@@ -19,8 +19,8 @@
 #include <utility>
 #include <variant>
 
+#include "leat/csp/base/kept_exception.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/kept_exception.h"
 
 namespace leat {
 

@@ -29,10 +29,10 @@
 #include <boost/fiber/condition_variable.hpp>
 #include <thread>
 
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/base/thread_annotations.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/guest.h"
-#include "leat/csp/wait/spin_lock.h"
-#include "leat/csp/wait/thread_annotations.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {

@@ -18,7 +18,7 @@
 #include <type_traits>
 
 #include "leat/csp/base/atomic.h"
-#include "leat/csp/wait/required.h"
+#include "leat/csp/base/required.h"
 
 namespace leat {
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/wait/required.h"
+#include "leat/csp/base/required.h"
 
 namespace leat {
 

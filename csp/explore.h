@@ -58,8 +58,8 @@
 #include <utility>
 
 #include "leat/csp/base/os_thread.h"
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 

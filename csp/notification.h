@@ -12,10 +12,10 @@
 // Errors: Cancelled where a fiber waits.
 #pragma once
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

@@ -36,11 +36,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "leat/csp/base/thread_annotations.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/channel/select_cases.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/thread_annotations.h"
 
 namespace leat {
 

@@ -26,8 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 

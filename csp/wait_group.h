@@ -20,10 +20,10 @@
 
 #include <cstdint>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat::feeder {
 

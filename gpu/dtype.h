@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "leat/csp/wait/required.h"
+#include "leat/csp/base/required.h"
 
 namespace leat::gpu {
 

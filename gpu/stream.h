@@ -18,8 +18,8 @@
 
 #include <utility>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/handles.h"
 #include "leat/gpu/device.h"
 

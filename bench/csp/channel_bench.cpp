@@ -16,9 +16,9 @@
 
 #include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/futex.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 
 #include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/futex.h"
 
 namespace {
 

@@ -17,11 +17,11 @@
 
 #include "bench/csp/measure.h"
 #include "bench/peers/csp/items.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/stack.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/random.h"
 #include "leat/feeder/random.h"
 
 namespace leat::feeder {

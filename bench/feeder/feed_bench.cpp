@@ -30,8 +30,8 @@
 
 #include "bench/data/synthetic.h"
 #include "bench/feeder/feed_data.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/random.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/jpeg.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat::comm {
 namespace {

@@ -30,9 +30,9 @@
 #include "leat/comm/exchange/staging.h"
 #include "leat/comm/gradient_exchange.h"
 #include "leat/comm/trace.h"
+#include "leat/csp/bell.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/bell.h"
 #include "leat/gpu/event.h"
 
 namespace leat::comm {

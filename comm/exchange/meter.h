@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "leat/comm/gradient_exchange.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
 

@@ -18,8 +18,8 @@
 
 #include "leat/comm/error.h"
 #include "leat/comm/transports/operation.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
 

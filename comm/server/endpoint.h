@@ -28,9 +28,9 @@
 #include "leat/comm/exchange/credit_queue.h"
 #include "leat/comm/parameter_server.h"
 #include "leat/comm/server/server_plan.h"
+#include "leat/csp/bell.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/bell.h"
 
 namespace leat::comm {
 

@@ -13,8 +13,8 @@
 #include "leat/comm/server/endpoint.h"
 #include "leat/comm/server/update.h"
 #include "leat/comm/transports/reduce.h"
-#include "leat/csp/wait/bell.h"
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/bell.h"
 
 namespace leat::comm {
 

@@ -9,7 +9,7 @@
 
 #include "leat/comm/completion.h"
 #include "leat/comm/exchange/calls.h"
-#include "leat/csp/wait/bell.h"
+#include "leat/csp/bell.h"
 #include "leat/gpu/backend/pool.h"
 
 namespace leat::comm {

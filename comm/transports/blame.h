@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/notification.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
 

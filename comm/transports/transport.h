@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "leat/comm/transports/operation.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/channel.h"
-#include "leat/csp/wait/random.h"
 #include "leat/gpu/device.h"
 
 namespace leat::comm {

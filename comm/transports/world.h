@@ -31,12 +31,12 @@
 #include "leat/comm/recorder/flight_recorder.h"
 #include "leat/comm/transports/blame.h"
 #include "leat/comm/transports/operation.h"
+#include "leat/csp/base/on_sigquit.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/bell.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/bell.h"
-#include "leat/csp/wait/on_sigquit.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/device.h"
 
 namespace leat::comm {

@@ -12,7 +12,7 @@
 
 #include <atomic>
 
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 namespace leat {
 

@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "leat/csp/wait/spin_lock.h"
-#include "leat/csp/wait/unique_function.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/base/unique_function.h"
 
 namespace leat {
 

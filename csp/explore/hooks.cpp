@@ -1,4 +1,4 @@
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 #include <sys/mman.h>
 
@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/explore/simulation.h"
-#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>
@@ -87,11 +87,6 @@ void pause() noexcept {
 
 void spin() noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->spin();
-}
-
-std::size_t choose(std::size_t count) noexcept {
-  Simulation* const simulation = Simulation::current();
-  return simulation != nullptr ? simulation->choose(count) : 0;
 }
 
 Unobserved::Unobserved() noexcept : simulation_(Simulation::exchange_current(nullptr)) {}

@@ -1,8 +1,8 @@
 #include <utility>
 
+#include "leat/csp/base/assert.h"
 #include "leat/csp/base/os_thread.h"
 #include "leat/csp/explore/simulation.h"
-#include "leat/csp/wait/assert.h"
 
 namespace leat {
 

@@ -4,11 +4,11 @@
 #include <exception>
 #include <stdexcept>
 
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/fiber/safepoint.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat {
 namespace {

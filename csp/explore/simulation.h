@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/explore/versions.h"
 #include "leat/csp/fiber/context.h"
 #include "leat/csp/fiber/stack.h"
 #include "leat/csp/sched/worker.h"
-#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 
@@ -78,7 +78,7 @@ class Simulation {
     return std::exchange(current_simulation, simulation);
   }
 
-  // Called by the running thread: the functions of csp/explore/hooks.h.
+  // Called by the running thread: the functions of csp/base/hooks.h.
   void sched_point() noexcept { go_on(); }
   void accessed(const void* object, bool changed) noexcept;
   void before_lock(const std::atomic<std::uint32_t>& word) noexcept;

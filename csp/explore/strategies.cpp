@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat {
 

@@ -1,6 +1,6 @@
 #include "leat/csp/explore/versions.h"
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 namespace leat {
 

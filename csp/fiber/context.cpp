@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/fiber/context_jump.h"
-#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 
 namespace leat {
 

@@ -7,8 +7,8 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdlib>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/fiber/context.h"
-#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/common_interface_defs.h>

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
@@ -13,8 +15,6 @@
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/sched/worker_switch.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat {
 namespace {
@@ -100,7 +100,7 @@ void Fiber::wait_until_parked() const noexcept {
   // The fiber's worker is between begin() and the end of the switch: some nanoseconds, unless the
   // thread has lost its CPU. acquire: pairs with after_switch(), which has saved the context.
   for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
-    if (spins < (kExploring ? 0 : tuning::kPollsBeforeYield)) {
+    if (spins < tuning::kPollsBeforeYield) {
       cpu_relax();
     } else {
       yield_cpu();

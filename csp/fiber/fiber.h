@@ -21,9 +21,9 @@
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/cycles.h"
 #include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/fiber/context.h"
 #include "leat/csp/fiber/safepoint.h"
-#include "leat/csp/wait/unique_function.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 
 namespace leat {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/fiber.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

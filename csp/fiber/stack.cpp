@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/page_size.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/page_size.h"
-#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>

@@ -5,9 +5,9 @@
 #include <cstddef>
 
 #include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/context.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

@@ -25,10 +25,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/base/os_thread.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/io.h"
-#include "leat/csp/wait/home_process.h"
 
 namespace leat {
 

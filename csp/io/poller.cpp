@@ -13,10 +13,10 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 namespace {

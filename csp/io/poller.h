@@ -10,8 +10,8 @@
 #include <memory>
 #include <thread>
 
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/io/descriptor_table.h"
-#include "leat/csp/wait/home_process.h"
 
 namespace leat {
 

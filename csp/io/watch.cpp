@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
@@ -17,7 +18,6 @@
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 namespace {

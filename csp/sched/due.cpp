@@ -1,10 +1,10 @@
 // Timers: which ones are due, and which worker keeps the time.
 #include <utility>
 
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/sched/alarm.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 

@@ -7,7 +7,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/expect_wake_from.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/park.h"
 
 namespace leat {

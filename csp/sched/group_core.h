@@ -19,8 +19,8 @@
 #include <stop_token>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/cpu_count.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/futex.h"
 
 namespace leat {
 

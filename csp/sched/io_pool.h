@@ -14,8 +14,8 @@
 
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/os_thread.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

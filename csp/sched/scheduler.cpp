@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/futex.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/park.h"
 
@@ -78,7 +78,7 @@ int workers_of(const SchedulerCore& scheduler) noexcept { return scheduler.worke
 bool on_fiber() noexcept { return Fiber::current() != nullptr; }
 
 void yield() noexcept {
-  hooks::pause();
+  let_threads_run();
   if (Fiber* const fiber = Fiber::current()) {
     fiber->yield();
   } else {

@@ -4,16 +4,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/cpu_count.h"
+#include "leat/csp/base/kept_exception.h"
+#include "leat/csp/base/random.h"
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/fiber/stack_overflow.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/kept_exception.h"
-#include "leat/csp/wait/random.h"
-#include "leat/csp/wait/sanitizers.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 
@@ -120,7 +120,7 @@ void SchedulerCore::start() { start_from(0); }
 void SchedulerCore::start_from(std::size_t first) {
   prepare_stack_overflow_report();
   try {
-    if (options_.dump_on_sigquit && !kExploring) {
+    if (options_.dump_on_sigquit) {
       on_sigquit_.emplace([this] { std::fputs(dump().c_str(), stderr); });
     }
     threads_.reserve(workers_.size() - first);  // so that no thread is started and then not kept

@@ -33,7 +33,10 @@
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/home_process.h"
+#include "leat/csp/base/on_sigquit.h"
 #include "leat/csp/base/os_thread.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/fiber_pool.h"
@@ -44,10 +47,7 @@
 #include "leat/csp/sched/timers.h"
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/home_process.h"
-#include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

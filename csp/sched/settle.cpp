@@ -3,6 +3,8 @@
 // Always true under lock_: a fiber in settling_ is parked, or its worker is not idle. So when all
 // workers are idle, its context is saved. As long as settling_ has an undecided fiber, the last
 // worker to become idle releases one: virtual time stands still, and no deadlock is looked for.
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/base/thread_annotations.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
@@ -10,8 +12,6 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/park.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
-#include "leat/csp/wait/thread_annotations.h"
 
 namespace leat {
 

@@ -3,16 +3,16 @@
 #include <exception>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/random.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker_switch.h"
-#include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/callers.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/random.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 namespace {
@@ -46,7 +46,7 @@ void Worker::set_current(Worker* worker) noexcept {
 }
 
 void Worker::run() noexcept {
-  const SignalStack::Use for_overflows(signal_stack_, *this);
+  const SignalStack::Use for_overflows(signal_stack_, running_);
   const TsanIgnoreScope for_worker_state;
   set_current(this);
   exceptions_.set(Context::exceptions_of_thread());

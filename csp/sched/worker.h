@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/cpu_count.h"
 #include "leat/csp/base/cycles.h"
 #include "leat/csp/base/relaxed_atomic.h"
 #include "leat/csp/fiber/context.h"
@@ -33,7 +34,6 @@
 #include "leat/csp/fiber/stack.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/sched/run_queue.h"
-#include "leat/csp/wait/cpu_count.h"
 
 namespace leat {
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 
@@ -82,8 +82,7 @@ LEAT_INLINE void Worker::after_switch() noexcept {
   switch_reason_.set(SwitchReason::kNothing);
   // release: a worker that runs the fiber next needs the saved context. From here the fiber may be
   // woken without these locks, but it cannot leave its wait before it has taken them.
-  previous->parked_.store(true, std::memory_order_release);
-  hooks::released();
+  leat::release(previous->parked_, true);
   if (held.one != nullptr || held.drop != nullptr) previous->check_not_ended();
   held.unlock_after_switch();
 }

@@ -4,7 +4,7 @@
 // identity: code compares it, keeps it, or passes it to the functions of this file.
 #pragma once
 
-#include "leat/csp/wait/required.h"
+#include "leat/csp/base/required.h"
 
 namespace leat {
 

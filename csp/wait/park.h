@@ -2,11 +2,11 @@
 // with the caller's Waiter.
 #pragma once
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/wait/guest.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/csp/wait/thread_waiter.h"
 #include "leat/csp/wait/waiter.h"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/cpu_count.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/csp/wait/start_thread.h"
+#include "leat/csp/base/start_thread.h"
 #include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {

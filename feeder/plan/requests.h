@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/wait/bell.h"
+#include "leat/csp/bell.h"
 
 namespace leat::feeder {
 

@@ -20,8 +20,8 @@
 #include <bit>
 #include <cstddef>
 
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/random.h"
 
 namespace leat::feeder {
 namespace {

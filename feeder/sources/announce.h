@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "leat/csp/wait/page_size.h"
+#include "leat/csp/base/page_size.h"
 
 namespace leat::feeder {
 

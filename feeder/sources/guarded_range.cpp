@@ -11,9 +11,9 @@
 #include <mutex>
 #include <string>
 
+#include "leat/csp/base/page_size.h"
+#include "leat/csp/base/signal_chain.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/page_size.h"
-#include "leat/csp/wait/signal_chain.h"
 
 namespace leat::feeder {
 

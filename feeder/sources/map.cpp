@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "leat/csp/wait/kept_exception.h"
+#include "leat/csp/base/kept_exception.h"
 
 namespace leat::feeder {
 namespace {

@@ -14,8 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/csp/base/page_size.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/page_size.h"
 #include "leat/feeder/sources/announce.h"
 #include "leat/feeder/sources/checks.h"
 

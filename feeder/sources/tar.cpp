@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/known_formats.h"
 

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/start_thread.h"
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/tar.h"
 

@@ -9,7 +9,6 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/stages.h"
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/staged.h"

@@ -5,11 +5,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/base/cpu_count.h"
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/home_process.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/live/text.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/kept_exception.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/kept_exception.h"
 #include "leat/feeder/map.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/copy.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/random.h"
 #include "leat/feeder/stats/loop_samples.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"

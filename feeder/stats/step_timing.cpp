@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat::feeder {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/bell.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/semaphore.h"
-#include "leat/csp/wait/bell.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stats.h"

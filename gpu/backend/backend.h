@@ -28,8 +28,8 @@
 #include <memory>
 #include <span>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/done_signal.h"
 #include "leat/gpu/backend/handles.h"
 #include "leat/gpu/backend/memory_account.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/gpu/memory.h"
 
 namespace leat::gpu {

@@ -12,7 +12,7 @@
 #include <limits>
 #include <new>
 
-#include "leat/csp/wait/page_size.h"
+#include "leat/csp/base/page_size.h"
 
 namespace leat::gpu {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <system_error>
 
-#include "leat/csp/wait/page_size.h"
+#include "leat/csp/base/page_size.h"
 
 namespace leat::gpu {
 namespace {

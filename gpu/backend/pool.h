@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 
 namespace leat::gpu {
 

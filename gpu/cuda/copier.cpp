@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "leat/csp/wait/assert.h"
+#include "leat/csp/base/assert.h"
 
 namespace leat::gpu::cuda {
 namespace {

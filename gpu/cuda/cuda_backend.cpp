@@ -16,8 +16,8 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/copier.h"

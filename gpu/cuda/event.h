@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/gpu/cuda/event_record.h"
 
 namespace leat::gpu::cuda {

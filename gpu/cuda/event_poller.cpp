@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/park.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat::gpu::cuda {
 

@@ -28,8 +28,8 @@
 #include <mutex>
 #include <thread>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/wait_predictor.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/event_record.h"

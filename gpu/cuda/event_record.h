@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/done_signal.h"
 #include "leat/gpu/backend/pool.h"
 #include "leat/gpu/cuda/context.h"

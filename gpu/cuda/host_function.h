@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/wait/unique_function.h"
+#include "leat/csp/base/unique_function.h"
 #include "leat/gpu/backend/pool.h"
 
 namespace leat::gpu::cuda {

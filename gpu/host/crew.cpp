@@ -3,10 +3,10 @@
 #include <chrono>
 #include <utility>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/expect_wake_from.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/identity.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat::gpu::host {
 namespace {

@@ -21,10 +21,10 @@
 #include <mutex>
 #include <string>
 
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/identity.h"
-#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/backend.h"
 #include "leat/gpu/host_model.h"
 

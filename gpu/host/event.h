@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/gpu/host/event_record.h"
 
 namespace leat::gpu::host {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/wait/expect_wake_from.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/park.h"
 
 namespace leat::gpu::host {

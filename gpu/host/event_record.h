@@ -7,10 +7,10 @@
 
 #include <exception>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/done_signal.h"
 #include "leat/gpu/backend/pool.h"
 

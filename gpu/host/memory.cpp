@@ -6,7 +6,6 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/park.h"
 #include "leat/gpu/error.h"
 

@@ -10,9 +10,9 @@
 #include <new>
 #include <utility>
 
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/queue.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/host/engines.h"
 
 namespace leat::gpu::host {

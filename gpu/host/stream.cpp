@@ -7,9 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "leat/csp/base/kept_exception.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/expect_wake_from.h"
-#include "leat/csp/wait/kept_exception.h"
 #include "leat/gpu/error.h"
 
 namespace leat::gpu::host {

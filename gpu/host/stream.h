@@ -18,10 +18,10 @@
 #include <string>
 #include <variant>
 
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/wait/identity.h"
-#include "leat/csp/wait/spin_lock.h"
-#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/backend.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/event_record.h"

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat::pipeline {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/wait/kept_exception.h"
+#include "leat/csp/base/kept_exception.h"
 #include "leat/pipeline/check.h"
 #include "leat/pipeline/executor/agreement.h"
 #include "leat/pipeline/executor/runner.h"

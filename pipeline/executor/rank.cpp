@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/kept_exception.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/kept_exception.h"
 #include "leat/pipeline/executor/agreement.h"
 #include "leat/pipeline/text.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/kept_exception.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/kept_exception.h"
 #include "leat/pipeline/executor/agreement.h"
 #include "leat/pipeline/executor/program.h"
 #include "leat/pipeline/executor/remote_link.h"

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <fstream>
 
-#include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 
 #if defined(LEAT_ASAN) || defined(LEAT_TSAN)
 // Of the sanitizers' interface; gcc does not ship the header that declares it.

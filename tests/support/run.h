@@ -8,9 +8,9 @@
 
 #include <utility>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/sanitizers.h"
 
 namespace leat::support {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "leat/comm/transports/rank_calls.h"
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/cpu_count.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/cpu_count.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat::comm {
 namespace {

@@ -24,10 +24,10 @@
 #include "leat/comm/transports/local/group.h"
 #include "leat/comm/transports/local/wire.h"
 #include "leat/comm/transports/world.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/bell.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/bell.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "leat/comm/transports/local/group.h"
-#include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/base/cpu_count.h"
 
 namespace leat::comm {
 namespace {

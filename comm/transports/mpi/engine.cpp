@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat::comm::mpi {
 namespace {

@@ -36,10 +36,10 @@
 #include "leat/comm/transports/mpi/wire.h"
 #include "leat/comm/transports/operation.h"
 #include "leat/comm/transports/world.h"
+#include "leat/csp/base/futex.h"
+#include "leat/csp/base/home_process.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/csp/notification.h"
-#include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/home_process.h"
-#include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm::mpi {
 

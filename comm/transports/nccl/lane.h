@@ -21,9 +21,9 @@
 #include "leat/comm/transports/nccl/work.h"
 #include "leat/comm/transports/transport.h"
 #include "leat/comm/transports/world.h"
+#include "leat/csp/base/spin_lock.h"
+#include "leat/csp/bell.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/bell.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 

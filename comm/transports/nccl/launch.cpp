@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "leat/comm/transports/reduce.h"
-#include "leat/csp/wait/assert.h"
+#include "leat/csp/base/assert.h"
 
 namespace leat::comm::nccl {
 namespace {

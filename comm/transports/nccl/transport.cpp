@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat::comm::nccl {
 namespace {

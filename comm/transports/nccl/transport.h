@@ -23,7 +23,7 @@
 #include "leat/comm/transports/nccl/hub.h"
 #include "leat/comm/transports/nccl/work.h"
 #include "leat/comm/transports/transport.h"
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 #include "leat/gpu/device.h"
 
 namespace leat::comm::nccl {

@@ -14,7 +14,7 @@
 
 #include "leat/comm/transports/operation.h"
 #include "leat/comm/transports/rank_calls.h"
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 
 namespace leat::comm::nccl {
 

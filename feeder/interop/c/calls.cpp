@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/base/kept_exception.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/kept_exception.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "leat/gpu/error.h"
 
 namespace leat::feeder::c {

@@ -1,5 +1,5 @@
 /* A program in C with AddressSanitizer or ThreadSanitizer needs a Leat that was built with it.
- * Another Leat lacks this symbol, and the program does not link. For C++: csp/wait/required.h. */
+ * Another Leat lacks this symbol, and the program does not link. For C++: csp/base/required.h. */
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

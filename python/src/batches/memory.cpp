@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/wait/home_process.h"
+#include "leat/csp/base/home_process.h"
 #include "leat/feeder/interop/dlpack.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"

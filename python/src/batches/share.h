@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/wait/home_process.h"
+#include "leat/csp/base/home_process.h"
 #include "leat/feeder/lease.h"
 #include "leat/gpu/stream.h"
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <thread>
 
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/home_process.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/start_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/notification.h"
-#include "leat/csp/wait/start_thread.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "leat/csp/base/home_process.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/home_process.h"
 #include "leat/feeder/loop_meter.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "leat/comm/communicator.h"
-#include "leat/csp/wait/on_sigquit.h"
+#include "leat/csp/base/on_sigquit.h"
 #include "tests/comm/support/files.h"
 #include "tests/support/child.h"
 #include "tests/support/run.h"

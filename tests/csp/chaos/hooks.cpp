@@ -1,4 +1,4 @@
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 #include <cstdio>
 #include <cstdlib>

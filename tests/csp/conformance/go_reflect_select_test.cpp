@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "tests/support/run.h"
 
 namespace leat {

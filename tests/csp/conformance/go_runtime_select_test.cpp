@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "tests/support/run.h"
 #include "tests/support/values.h"
 

@@ -8,12 +8,12 @@
 #include <map>
 #include <thread>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/ticker.h"
-#include "leat/csp/wait/random.h"
 #include "tests/support/run.h"
 
 namespace leat {

@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/blocking.h"
 #include "leat/csp/notification.h"
 #include "leat/csp/sched/io_pool.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/semaphore.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait_group.h"
 #include "tests/csp/explore/holds.h"
 #include "tests/csp/explore/scenarios.h"

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/assert.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/explore.h"
-#include "leat/csp/wait/assert.h"
-#include "leat/csp/wait/futex.h"
 #include "tests/csp/explore/scenarios.h"
 
 namespace leat {

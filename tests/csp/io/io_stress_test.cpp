@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
 #include "leat/csp/io.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/random.h"
 #include "tests/csp/io/ends.h"
 #include "tests/support/plain_threads.h"
 #include "tests/support/run.h"

@@ -22,13 +22,13 @@
 #include <thread>
 #include <vector>
 
+#include "leat/csp/base/on_sigquit.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/on_sigquit.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "tests/support/run.h"
 
 namespace leat {

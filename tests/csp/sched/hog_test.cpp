@@ -8,10 +8,10 @@
 #include <chrono>
 #include <thread>
 
+#include "leat/csp/base/futex.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/futex.h"
 #include "tests/support/run.h"
 
 namespace leat {

@@ -7,11 +7,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/base/unique_function.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
-#include "leat/csp/wait/unique_function.h"
 #include "tests/support/child.h"
 
 namespace leat {

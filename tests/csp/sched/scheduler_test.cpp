@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "tests/support/log.h"
 #include "tests/support/run.h"
 #include "tests/support/values.h"

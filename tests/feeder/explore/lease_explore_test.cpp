@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
 #include "leat/csp/explore.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"

@@ -13,7 +13,7 @@
 
 #include "bench/data/synthetic.h"
 #include "bench/data/synthetic_web.h"
-#include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/interop/c/leat.h"
 #include "leat/feeder/interop/c/sources.h"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "leat/comm/gradient_exchange.h"
+#include "leat/csp/base/random.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/random.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/host_model.h"
 #include "leat/pipeline/executor.h"

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/required.h"
+#include "leat/csp/base/required.h"
 
 #if defined(LEAT_ASAN)
 const char leat_must_be_built_with_LEAT_SANITIZE_address = 1;

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/futex.h"
+#include "leat/csp/base/futex.h"
 
 #include <linux/futex.h>
 #include <sched.h>

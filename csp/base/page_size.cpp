@@ -1,4 +1,4 @@
-#include "leat/csp/wait/page_size.h"
+#include "leat/csp/base/page_size.h"
 
 #include <unistd.h>
 

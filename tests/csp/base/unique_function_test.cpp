@@ -1,4 +1,4 @@
-#include "leat/csp/wait/unique_function.h"
+#include "leat/csp/base/unique_function.h"
 
 #include <gtest/gtest.h>
 

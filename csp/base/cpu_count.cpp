@@ -1,4 +1,4 @@
-#include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/base/cpu_count.h"
 
 #include <sched.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 namespace leat {
 namespace {

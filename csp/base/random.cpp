@@ -1,10 +1,10 @@
-#include "leat/csp/wait/random.h"
+#include "leat/csp/base/random.h"
 
 #include <sys/random.h>
 
 #include <chrono>
 
-#include "leat/csp/explore/hooks.h"
+#include "leat/csp/base/hooks.h"
 
 namespace leat {
 

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/bell.h"
+#include "leat/csp/bell.h"
 
 #include <gtest/gtest.h>
 

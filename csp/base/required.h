@@ -5,7 +5,7 @@
 #error "Leat needs C++20: compile with -std=c++20 or newer"
 #endif
 
-#include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 
 // A program with a sanitizer needs a Leat with the same sanitizer: otherwise the tool takes a
 // switch of fibers for an error. A Leat without it lacks the symbol, and the program does not link.

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/home_process.h"
+#include "leat/csp/base/home_process.h"
 
 #include <pthread.h>
 #include <unistd.h>

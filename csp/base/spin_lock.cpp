@@ -1,9 +1,9 @@
-#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/base/spin_lock.h"
 
 #include <algorithm>
 
+#include "leat/csp/base/futex.h"
 #include "leat/csp/base/tuning.h"
-#include "leat/csp/wait/futex.h"
 
 namespace leat {
 

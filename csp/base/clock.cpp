@@ -4,7 +4,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "leat/csp/wait/assert.h"
+#include "leat/csp/base/assert.h"
 
 namespace leat {
 

@@ -1,10 +1,9 @@
-#include "leat/csp/error.h"
+#include "leat/csp/base/assert.h"
 
 #include <cstdio>
 #include <cstdlib>
 
-#include "leat/csp/explore/hooks.h"
-#include "leat/csp/wait/assert.h"
+#include "leat/csp/base/hooks.h"
 
 namespace leat {
 

@@ -1,4 +1,4 @@
-#include "leat/csp/wait/signal_chain.h"
+#include "leat/csp/base/signal_chain.h"
 
 #include <dlfcn.h>
 
