@@ -13,8 +13,9 @@
 #
 # Within a library, the tables of its README are the list:
 #  - | room, each on those above | contents |: a room includes what stands above it. A row names its folders and
-#    the headers that are part of it;
-#  - | optional room | its door | contents |: of all other rooms, one file at most includes it: the door.
+#    the headers that are part of it, each with its .cpp;
+#  - | optional room | its door | contents |: of all other rooms, one file at most includes it: the door. (Of a
+#    program, whose door is a folder, all files.)
 #
 # Likewise on any line of a library that starts a thread without start_thread() (csp/base/start_thread.h),
 # and on any of csp that names exploring or chaos outside the files that hide them.
@@ -64,7 +65,7 @@ room() {
   local name best=
   if [[ ! -v known[$1] ]]; then
     for name in "${!row[@]}"; do
-      [[ $1 != "$name" && ($name != */ || $1 != "$name"*) ]] || ((${#name} <= ${#best})) || best=$name
+      [[ ${1%.*} != "${name%.*}" && ($name != */ || $1 != "$name"*) ]] || ((${#name} <= ${#best})) || best=$name
     done
     known[$1]=${best:+${row[$best]}}
   fi
@@ -78,7 +79,7 @@ within() {
   room "$2" && to=$REPLY
   [[ $from != "$to" ]] || return 0
   if [[ -v door[$to] ]]; then
-    [[ $1 == "${door[$to]}" ]]
+    [[ $1 == "${door[$to]}" || (${door[$to]} == */ && $1 == "${door[$to]}"*) ]]
   elif [[ -v place[$to] && ! -v door[$from] ]]; then
     [[ -v place[$from] ]] && ((place[$to] < place[$from])) || [[ " ${upward[*]} " == *" $1:$(basename "$to") "* ]]
   fi

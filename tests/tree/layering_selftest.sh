@@ -82,7 +82,11 @@ cat >"$tree/pipeline/README.md" <<'END'
 |---|---|---|
 | `extra/`, `extra.h` | `high/door.cpp` | |
 | `alone.h` | none | |
+| `told.h` | `program/` | |
+| `program/` | none | |
 END
+plant pipeline/alone.cpp '"leat/pipeline/alone.h"'
+plant pipeline/program/main.cpp '"leat/pipeline/told.h"'
 plant pipeline/low/a.cpp '"leat/pipeline/low.h"'
 plant pipeline/high/a.cpp '"leat/pipeline/low/a.h"'
 plant pipeline/high/door.cpp '"leat/pipeline/extra.h"'
@@ -96,6 +100,7 @@ forbid_room pipeline/low.h '"leat/pipeline/high.h"'
 forbid_room pipeline/high/b.cpp '"leat/pipeline/extra/a.h"'
 forbid_room pipeline/extra/b.cpp '"leat/pipeline/alone.h"'
 forbid_room pipeline/alone.h '"leat/pipeline/extra.h"'
+forbid_room pipeline/extra/c.cpp '"leat/pipeline/told.h"'
 echo '#pragma once' >"$tree/pipeline/homeless.h"
 echo '#if defined(LEAT_EXPLORE)' >"$tree/csp/k.h"
 echo '// std::jthread other([] {});  // of a user' >"$tree/gpu/started.cpp"
