@@ -64,20 +64,17 @@ void ChannelCore::free() noexcept {
 
 bool ChannelCore::close(std::exception_ptr cause) noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    if (closed()) return false;
-    attend(kClosed);
-    cause_ = std::move(cause);
-    for (WaitQueue* waiting : {&receivers_, &senders_}) {
-      while (WaitNode* node = waiting->pop_claimed()) {
-        node->closed = true;
-        wake.add(*node);
-      }
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  if (closed()) return false;
+  attend(kClosed);
+  cause_ = std::move(cause);
+  for (WaitQueue* waiting : {&receivers_, &senders_}) {
+    while (WaitNode* node = waiting->pop_claimed()) {
+      node->closed = true;
+      wake.add(*node);
     }
   }
-  wake.wake();
   return true;
 }
 
