@@ -77,7 +77,7 @@ class SelectOperation {
       const bool done = channel->attempt(one, peer, worker_);
       channel->lock_.unlock();
       if (!done) continue;
-      wake(peer, worker_);
+      if (peer != nullptr) peer->waiter->ready();
       return index_of(one);
     }
     return kNone;
@@ -92,7 +92,7 @@ class SelectOperation {
       WaitNode* peer = nullptr;
       if (one.channel == nullptr || !one.channel->attempt(one, peer, worker_)) continue;
       unlock_all();
-      wake(peer, worker_);
+      if (peer != nullptr) peer->waiter->ready();
       return index_of(one);
     }
     return kNone;

@@ -83,7 +83,16 @@ void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
   park_here(*worker_.get(), deadline, held);
 }
 
-void Fiber::ready() noexcept { ready_from(Worker::current()); }
+void Fiber::ready() noexcept {
+  check_ready();
+  tsan_release(this);
+  Worker* const worker = Worker::current();
+  if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
+    worker->wake_here(*this);
+  } else {
+    ready_from_outside();
+  }
+}
 
 void Fiber::ready_from_outside() noexcept {
   // If the caller is outside the scheduler, the scheduler may end as soon as this fiber runs.

@@ -114,16 +114,6 @@ LEAT_INLINE void Worker::leave(Fiber& fiber, SwitchReason reason, const HeldLock
   tsan_acquire(&fiber);
 }
 
-LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
-  check_ready();
-  tsan_release(this);
-  if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
-    worker->wake_here(*this);
-  } else {
-    ready_from_outside();
-  }
-}
-
 // The destructors of a fiber that unwinds are shielded: what they threw would end the program.
 LEAT_INLINE void Fiber::begin_here(const Worker& worker, const Wait& wait) noexcept {
   parked_.store(false, std::memory_order_relaxed);

@@ -96,7 +96,7 @@ class Waiter {
   static constexpr int kTimedOut = -1;
   static constexpr int kCancelled = -2;
 
-  explicit Waiter(bool is_fiber = false) noexcept : is_fiber_(is_fiber) {}
+  Waiter() = default;
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
@@ -141,9 +141,6 @@ class Waiter {
   /// Ends the operation. Its nodes are in no queue any more.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
 
-  /// Returns whether this is a Fiber. Saves a virtual call where speed matters.
-  [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
-
   /// Checks that the operation has not ended. Called before it drops its locks.
   void check_not_ended() const noexcept {
     LEAT_CHECK(outcome() != kNotWaiting, "an operation does not end before its locks are released");
@@ -167,7 +164,6 @@ class Waiter {
   }
 
   Atomic<int> decision_{kNotWaiting};
-  const bool is_fiber_;
   bool readied_ = true;  // for LEAT_CHECK
   Wait wait_;
 };
