@@ -17,8 +17,8 @@
 //   server.fetch_barrier().await();
 //
 // Parameters are cut into pieces, which are dealt out so that the servers' bytes differ by at most
-// one piece. A piece travels by itself: on its worker's push line, or on the pull line from its
-// server to the worker. Each line has the policy's order and a credit of its own.
+// one piece. A piece travels by itself: in its worker's push queue, or in the pull queue from its
+// server to the worker. Each queue has the policy's order and a credit of its own.
 //
 // A step, with send_barrier() at the end if the servers are synchronous:
 //
@@ -101,11 +101,11 @@ struct ServerOptions {
   /// take each as a step of its own.
   std::optional<int> staleness = {};
   Optimizer optimizer = Sgd{};
-  /// The order of each line: kFifo or kPriority.
+  /// The order of each queue: kFifo or kPriority.
   Policy policy = Policy::kPriority;
   /// The size of a piece in bytes, rounded down to whole elements, at least one; more than 0.
   std::size_t partition_bytes = std::size_t{4} << 20;
-  /// Bytes in flight on a line: the next piece starts if it fits, or if nothing is in flight. More
+  /// Bytes in flight from a queue: the next piece starts if it fits, or if nothing is in flight. More
   /// than 0.
   std::size_t credit_bytes = std::size_t{16} << 20;
   /// The device whose memory holds a worker's parameters. None: memory that the CPU reaches.

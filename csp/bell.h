@@ -1,4 +1,13 @@
 // A bell: rung by those who have changed something, waited for by the one who looks at it.
+//
+// Example
+//   leat::Bell changed("table");
+//   leat::go([&] { table.update(); changed.ring(); });
+//   for (changed.wait(); !table.is_full(); changed.wait()) print(table);
+//
+// Thread-safe: any fiber or plain thread may ring and wait. The bell must outlive every call.
+//
+// Errors: Cancelled where a fiber waits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +22,7 @@
 namespace leat {
 
 /// A bell that remembers that it was rung, once, until somebody hears it. Who hears it sees what
-/// was written before each ring() so far. Thread-safe: any fiber or plain thread may ring and wait;
-/// one of several that wait hears a ring. The bell must outlive every call.
+/// was written before each ring() so far. One of several that wait hears a ring.
 class Bell {
  public:
   /// Whom a deadlock report expects to ring: who has used the bell, or also others, such as peers.

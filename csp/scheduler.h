@@ -44,10 +44,9 @@
 #include "leat/csp/base/unique_function.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
+#include "leat/csp/wait/identity.h"
 
 namespace leat {
-
-class SchedulerCore;
 
 /// Options of a scheduler.
 struct SchedulerOptions {
@@ -201,6 +200,20 @@ class Shield {
   ~Shield();
   Shield(const Shield&) = delete;
   Shield& operator=(const Shield&) = delete;
+};
+
+/// A guard for a wait that fibers of `scheduler` will end. If the caller is a fiber of another
+/// scheduler, that one cannot see them: it reports no deadlock while the guard lives. No effect on
+/// a fiber of `scheduler` itself and on a plain thread. Made and destroyed on the same fiber.
+class ExpectWakeFrom {
+ public:
+  [[nodiscard]] explicit ExpectWakeFrom(const SchedulerCore& scheduler) {
+    const SchedulerCore* const caller = calling_scheduler();
+    if (caller != nullptr && caller != &scheduler) outside_.emplace();
+  }
+
+ private:
+  std::optional<OutsideWork> outside_;
 };
 
 /// Returns the scheduler of the calling fiber. Throws std::logic_error, which names `caller`, on a

@@ -1,5 +1,5 @@
-// A queue of pieces under a credit: of the leader of an exchange, and of each line between a worker
-// and its servers.
+// A queue of pieces under a credit: of the leader of an exchange, and of pushes and pulls between a
+// worker and its servers.
 //
 // Always true: a piece is queued from queue() to next(), and in flight from next() to finished().
 // The first one starts if it fits into the credit, or if nothing is in flight; nothing overtakes

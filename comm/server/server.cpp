@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "leat/comm/server/update.h"
-
 namespace leat::comm {
 namespace {
 
@@ -26,9 +24,7 @@ Server::Server(Endpoint& endpoint)
     if (plan_.pieces[i].owner != endpoint.rank()) continue;
     owned_of_[i] = static_cast<std::uint32_t>(owned_.size());
     const std::size_t count = moves_data ? plan_.pieces[i].bytes / sizeof(float) : 0;
-    OwnedPiece one{.piece = i, .state = std::vector<float>(count * states_of(options_.optimizer))};
-    one.buffers.push_back(std::make_unique<Buffer>(Buffer{.values = std::vector<float>(count)}));
-    owned_.push_back(std::move(one));
+    owned_.push_back({.piece = i, .weights = OwnedWeights(options_.optimizer, count)});
     stats_.bytes_owned += plan_.pieces[i].bytes;
     for (std::size_t c = 0; c < plan_.workers.size(); ++c) {
       shares_.push_back({.gradient = std::vector<float>(count)});
@@ -80,7 +76,7 @@ void Server::handle(const Notice& notice) {
 
 void Server::finish(PieceTransfer& transfer) {
   if (transfer.is_push) return received(transfer);
-  --static_cast<Buffer*>(transfer.buffer)->readers;
+  --static_cast<OwnedWeights::Version*>(transfer.buffer)->readers;
   clients_[client_of(transfer.peer)].pulls.finished(plan_.pieces[transfer.piece].bytes);
   endpoint_.recycle(transfer);
 }
@@ -93,10 +89,11 @@ void Server::act() {
       share(owned_of_[next->piece], c).fetched_version = one.version;
       PieceTransfer& transfer =
           endpoint_.take(*this, /*is_push=*/false, next->piece, clients_[c].rank);
-      transfer.buffer = one.weights;
-      ++one.weights->readers;
+      OwnedWeights::Version& latest = one.weights.latest();
+      transfer.buffer = &latest;
+      ++latest.readers;
       endpoint_.tell(transfer.peer, {.kind = kPull, .piece = next->piece});
-      endpoint_.begin(transfer, one.weights->values.data());
+      endpoint_.begin(transfer, latest.values.data());
     }
   }
 }
@@ -115,7 +112,7 @@ void Server::receive(const Notice& notice) {
   from.step = notice.step;
   from.samples = notice.value;
   std::vector<float>& memory =
-      notice.step == 0 ? owned_[owned].buffers.front()->values : from.gradient;
+      notice.step == 0 ? owned_[owned].weights.latest().values : from.gradient;
   endpoint_.begin(endpoint_.take(*this, /*is_push=*/true, notice.piece, notice.from),
                   memory.data());
 }
@@ -128,7 +125,7 @@ void Server::received(PieceTransfer& transfer) {
   OwnedPiece& one = owned_[owned];
   Share& from = share(owned, client);
   if (from.step == 0) {
-    one.weights = one.buffers.front().get();
+    one.has_weights = true;
     from.is_busy = false;
     offer_all(owned);
     return;
@@ -221,23 +218,8 @@ void Server::end_piece_of_round(std::uint64_t step) {
   }
 }
 
-// Updates the weights with a gradient. Others may be sending them: then to another buffer.
 void Server::apply(OwnedPiece& one, const float* gradient) {
-  Buffer* to = one.weights;
-  if (to->readers > 0) {
-    const auto unread =
-        std::ranges::find_if(one.buffers, [](const auto& buffer) { return buffer->readers == 0; });
-    if (unread == one.buffers.end()) {  // at most one for each client, and one more
-      one.buffers.push_back(
-          std::make_unique<Buffer>(Buffer{.values = std::vector<float>(to->values.size())}));
-      to = one.buffers.back().get();
-    } else {
-      to = unread->get();
-    }
-  }
-  update(options_.optimizer, one.weights->values.data(), to->values.data(), gradient,
-         one.state.data(), to->values.size(), ++one.updates);
-  one.weights = to;
+  one.weights.update(gradient);
   const SpinLockGuard guard(stats_lock_);
   ++stats_.updates;
 }
@@ -269,7 +251,7 @@ void Server::wanted(const Notice& notice) {
 
 // Whether a fetch waits for a worker.
 bool Server::is_missing(std::uint32_t owned, std::size_t client, const Share& fetch) {
-  if (owned_[owned].weights == nullptr) return client == 0;  // which sends the first
+  if (!owned_[owned].has_weights) return client == 0;  // which sends the first
   if (options_.synchronous) {
     const std::uint64_t version = owned_[owned].version;
     return version < fetch.wanted_step && !has_come(owned, client, version + 1);

@@ -1,18 +1,17 @@
 // A server's side of a ParameterServer: gradients from the workers, updates, weights to them.
 //
 // Always true:
-//  - Weights that are being sent do not change: an update then writes to another buffer.
 //  - The pieces of a server are in its round, or one ahead.
 //  - A worker that has left owes nothing more: what waits for it is told.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "leat/comm/exchange/credit_queue.h"
 #include "leat/comm/server/endpoint.h"
+#include "leat/comm/server/update.h"
 #include "leat/comm/transports/reduce.h"
 #include "leat/csp/base/spin_lock.h"
 #include "leat/csp/bell.h"
@@ -44,18 +43,11 @@ class Server final : public Side {
   void leave() override;
 
  private:
-  /// A buffer of weights.
-  struct Buffer {
-    std::vector<float> values;
-    int readers = 0;  // sends under way
-  };
   struct OwnedPiece {
     std::uint32_t piece = 0;
-    std::vector<std::unique_ptr<Buffer>> buffers;
-    Buffer* weights = nullptr;  // null until the first worker has sent them
-    std::vector<float> state;
+    OwnedWeights weights;
+    bool has_weights = false;   // the first worker has sent them
     std::uint64_t version = 0;  // updates; synchronous: steps
-    std::uint64_t updates = 0;
   };
   /// What a client has to do with an owned piece.
   struct Share {

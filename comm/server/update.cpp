@@ -1,5 +1,6 @@
 #include "leat/comm/server/update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <variant>
 
@@ -64,6 +65,30 @@ void update(const Optimizer& optimizer, const float* weights, float* updated, co
             float* state, std::size_t count, std::uint64_t step) noexcept {
   std::visit([&](const auto& one) { apply(one, weights, updated, gradient, state, count, step); },
              optimizer);
+}
+
+OwnedWeights::OwnedWeights(const Optimizer& optimizer, std::size_t count)
+    : optimizer_(&optimizer), state_(count * states_of(optimizer)) {
+  versions_.push_back(std::make_unique<Version>(Version{.values = std::vector<float>(count)}));
+  latest_ = versions_.front().get();
+}
+
+void OwnedWeights::update(const float* gradient) {
+  Version* to = latest_;
+  if (to->readers > 0) {
+    const auto unread =
+        std::ranges::find(versions_, 0, [](const auto& version) { return version->readers; });
+    if (unread == versions_.end()) {  // at most one for each client, and one more
+      versions_.push_back(
+          std::make_unique<Version>(Version{.values = std::vector<float>(to->values.size())}));
+      to = versions_.back().get();
+    } else {
+      to = unread->get();
+    }
+  }
+  comm::update(*optimizer_, latest_->values.data(), to->values.data(), gradient, state_.data(),
+               to->values.size(), ++updates_);
+  latest_ = to;
 }
 
 }  // namespace leat::comm

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "leat/comm/parameter_server.h"
 
@@ -17,5 +19,29 @@ namespace leat::comm {
 /// bits are the same on every machine. Thread-safe: no state of its own.
 void update(const Optimizer& optimizer, const float* weights, float* updated, const float* gradient,
             float* state, std::size_t count, std::uint64_t step) noexcept;
+
+/// A piece's weights, and what the optimizer keeps of them. A version that is being sent does not
+/// change: an update then writes to other memory. For one fiber at a time.
+class OwnedWeights {
+ public:
+  /// One of the versions that are in memory.
+  struct Version {
+    std::vector<float> values;
+    int readers = 0;  ///< sends under way
+  };
+  /// `count` zeros. Keeps a reference to the optimizer.
+  OwnedWeights(const Optimizer& optimizer, std::size_t count);
+  /// The address stays valid while the version has readers.
+  [[nodiscard]] Version& latest() noexcept { return *latest_; }
+  /// `gradient`: as many values.
+  void update(const float* gradient);
+
+ private:
+  const Optimizer* optimizer_;
+  std::vector<std::unique_ptr<Version>> versions_;
+  Version* latest_;
+  std::vector<float> state_;
+  std::uint64_t updates_ = 0;
+};
 
 }  // namespace leat::comm

@@ -335,7 +335,7 @@ void Worker::require_owners() {
 }
 
 // The servers of what is under way, and those that have not done the step before a barrier. What
-// waits for one server holds up the line, and so what waits for others.
+// waits for one server holds up the queue, and so what waits for others.
 std::vector<Wait> Worker::awaited_owners() const {
   std::vector<Wait> all;
   for (const Owner& server : owners_) {

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "leat/csp/base/hooks.h"
-#include "leat/csp/error.h"
 
 namespace leat {
 

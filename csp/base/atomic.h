@@ -76,7 +76,7 @@ class Atomic {
     return old;
   }
 
-  /// For the explorer itself: does not count as an access.
+  /// For futex_wait(): does not count as an access.
   [[nodiscard]] const std::atomic<T>& raw() const noexcept { return value_; }
 
  private:
@@ -84,5 +84,13 @@ class Atomic {
 };
 
 #endif
+
+/// Stores a value that lets another thread go on, which may then free what the caller is about to
+/// use. To the explorer that thread may be the next to run.
+template <class T>
+void release(Atomic<T>& what, T value) noexcept {
+  what.store(value, std::memory_order_release);
+  hooks::released();
+}
 
 }  // namespace leat

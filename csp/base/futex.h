@@ -32,6 +32,10 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
+/// Called where a fiber lets others run, for it may wait for what another thread does. The threads
+/// of an explored program (csp/explore.h) have to be let run, too; the system's run by themselves.
+inline void let_threads_run() noexcept { hooks::pause(); }
+
 /// Lets another thread run on this CPU. For a thread that waits for a thread without a CPU.
 void yield_cpu() noexcept;
 

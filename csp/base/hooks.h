@@ -41,8 +41,6 @@ void before_unlock(const std::atomic<std::uint32_t>& word) noexcept;
 void pause() noexcept;
 /// In a loop that ends after some time: simulated time passes.
 void spin() noexcept;
-/// Returns a number below `count`. The explorer tries all of them.
-std::size_t choose(std::size_t count) noexcept;
 /// While it lives, what the caller does is no step, and no access: for a look at the state that
 /// leaves the run as it is.
 class Unobserved {
@@ -51,12 +49,18 @@ class Unobserved {
   ~Unobserved();
   Unobserved(const Unobserved&) = delete;
   Unobserved& operator=(const Unobserved&) = delete;
-  /// hooks::choose(), observed.
+  /// Returns a number below `count`. The explorer tries all of them. Observed.
   [[nodiscard]] std::size_t choose(std::size_t count) const noexcept;
 
  private:
   Simulation* const simulation_;
 };
+/// Returns f(), unobserved.
+template <class F>
+bool unobserved(F&& f) {
+  const Unobserved look;
+  return f();
+}
 /// Simulated nanoseconds since the exploration's epoch.
 std::int64_t now() noexcept;
 /// The cycle counter of the calling thread: one cycle per nanosecond.
@@ -71,8 +75,7 @@ void wake(const void* word, bool all) noexcept;
 [[noreturn]] void fail(const char* what) noexcept;
 /// Returns whether the caller runs inside an exploration.
 [[nodiscard]] bool active() noexcept;
-/// Memory whose addresses grow from one call to the next. A select locks its channels in the order
-/// of their addresses, and a schedule must mean the same in every run.
+/// Memory whose addresses grow from one call to the next.
 void* allocate(std::size_t size);
 void deallocate(void* memory, std::size_t size) noexcept;
 

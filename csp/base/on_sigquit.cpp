@@ -35,6 +35,7 @@ extern "C" void leat_on_sigquit(int /*signal*/) {
 
 OnSigquit::OnSigquit(std::function<void()> f)
     : f_(std::move(f)), first_(requests.load(std::memory_order_relaxed)) {
+  if (kExploring) return;  // its threads are simulated, and signals are not
   thread_ = start_thread("the thread that answers SIGQUIT", [this] { run(); });
   const std::scoped_lock lock(handler_mutex);
   if (users++ > 0) return;
@@ -46,6 +47,7 @@ OnSigquit::OnSigquit(std::function<void()> f)
 }
 
 OnSigquit::~OnSigquit() {
+  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(handler_mutex);
     if (--users == 0) sigaction(SIGQUIT, &previous_sigquit, nullptr);

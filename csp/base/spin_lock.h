@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "leat/csp/base/asymmetric_fence.h"
@@ -70,6 +71,21 @@ class LEAT_CAPABILITY("mutex") SpinLock {
 
   std::atomic<std::uint32_t> word_{0};
 };
+
+/// A base of objects whose locks are taken in the order of their addresses. Such an object shares
+/// its cache lines with no other one; to the explorer, to which a schedule must mean the same in
+/// every run, a later object has a higher address.
+#if defined(LEAT_EXPLORE)
+class LockedInOrder {
+ public:
+  static void* operator new(std::size_t size) { return hooks::allocate(size); }
+  static void operator delete(void* object, std::size_t size) noexcept {
+    hooks::deallocate(object, size);
+  }
+};
+#else
+class alignas(64) LockedInOrder {};
+#endif
 
 /// Holds a SpinLock for a scope.
 class LEAT_SCOPED_CAPABILITY SpinLockGuard {

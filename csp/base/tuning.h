@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "leat/csp/base/hooks.h"
 #include "leat/csp/clock.h"
 
 namespace leat::tuning {
@@ -55,6 +56,8 @@ inline constexpr Duration kLookAtMoving = std::chrono::microseconds(10);
 /// The time that a thread spins. A sleep and a wake-up cost about as much. A value from a plain
 /// thread to a fiber takes 4.7 (one worker) and 5.3 times (two) as long without it.
 inline constexpr Duration kSpin = std::chrono::microseconds(50);
+/// The same for a plain thread. The explorer has none that spins.
+inline constexpr Duration kSpinOfThreads = kExploring ? Duration::zero() : kSpin;
 /// A thread spins if its last sleep was shorter than this. Longer than kSpin, because a wake-up may
 /// be late.
 inline constexpr Duration kShortSleep = 4 * kSpin;
@@ -109,6 +112,6 @@ inline constexpr int kMostPauses = 1024;
 inline constexpr int kPausesBeforeYield = 20'000;
 /// Looks at a fiber's context that is being saved, after which the thread that saves the context
 /// has most likely lost its CPU.
-inline constexpr int kPollsBeforeYield = 1000;
+inline constexpr int kPollsBeforeYield = kExploring ? 0 : 1000;
 
 }  // namespace leat::tuning

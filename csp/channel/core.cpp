@@ -64,20 +64,17 @@ void ChannelCore::free() noexcept {
 
 bool ChannelCore::close(std::exception_ptr cause) noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    if (closed()) return false;
-    attend(kClosed);
-    cause_ = std::move(cause);
-    for (WaitQueue* waiting : {&receivers_, &senders_}) {
-      while (WaitNode* node = waiting->pop_claimed()) {
-        node->closed = true;
-        wake.add(*node);
-      }
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  if (closed()) return false;
+  attend(kClosed);
+  cause_ = std::move(cause);
+  for (WaitQueue* waiting : {&receivers_, &senders_}) {
+    while (WaitNode* node = waiting->pop_claimed()) {
+      node->closed = true;
+      wake.add(*node);
     }
   }
-  wake.wake();
   return true;
 }
 
@@ -219,7 +216,7 @@ void ChannelCore::send_without_reference(void* value) noexcept {
     // Nobody else frees the channel: `peer` was its last waiter, and will not touch it again.
     last = peer != nullptr && unowned_ && waiters_to_return_ == 0;
   }
-  wake(peer, worker);
+  if (peer != nullptr) peer->waiter->ready();
   if (last) free();
 }
 
@@ -254,7 +251,7 @@ int ChannelCore::send_or_recv(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFET
   const bool done = sends ? attempt_send(one, peer, worker) : attempt_recv(one, peer, worker);
   if (done) {
     lock_.unlock();
-    wake(peer, worker);
+    if (peer != nullptr) peer->waiter->ready();
     return 0;
   }
   if (deadline.is_now()) {

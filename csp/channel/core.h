@@ -77,12 +77,6 @@ struct ChannelStats {
 
 class Worker;
 
-#if defined(LEAT_EXPLORE)
-#define LEAT_CACHE_ALIGNED  // its memory is the explorer's
-#else
-#define LEAT_CACHE_ALIGNED alignas(64)
-#endif
-
 /// A counted reference to a channel; every handle holds one.
 class ChannelRef {
  public:
@@ -149,19 +143,13 @@ class [[nodiscard]] LockedChannel {
   ChannelCore* channel_ = nullptr;
 };
 
-class LEAT_CACHE_ALIGNED ChannelCore {
+class ChannelCore : public LockedInOrder {
  public:
   /// Starts with one reference. Throws std::invalid_argument for a negative or too large
   /// `capacity`.
   ChannelCore(std::int64_t capacity, const ElementType& element, std::string name);
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
-#if defined(LEAT_EXPLORE)
-  static void* operator new(std::size_t size) { return hooks::allocate(size); }
-  static void operator delete(void* core, std::size_t size) noexcept {
-    hooks::deallocate(core, size);
-  }
-#endif
 
   void retain() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// Drops a reference. The last one frees the channel or, if operations wait on it, leaves that to

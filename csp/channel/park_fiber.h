@@ -1,4 +1,4 @@
-// Parking and waking a fiber, inlined down to the switch. Shared by core.cpp and select_core.cpp.
+// Parking a fiber, inlined down to the switch. Shared by core.cpp and select_core.cpp.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,6 @@
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/worker_switch.h"
-#include "leat/csp/wait/queue.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {
@@ -29,17 +28,6 @@ LEAT_INLINE int park_fiber(Worker& worker, const Wait& what, Deadline deadline, 
   dequeue(outcome);
   fiber.end();
   return outcome;
-}
-
-/// Wakes a claimed operation; does nothing for null. No lock is held. `worker` is the caller's,
-/// null on a plain thread.
-LEAT_INLINE void wake(WaitNode* peer, Worker* worker) noexcept {
-  if (peer == nullptr) return;
-  if (peer->waiter->is_fiber()) {
-    static_cast<Fiber*>(peer->waiter)->ready_from(worker);
-  } else {
-    peer->waiter->ready();
-  }
 }
 
 }  // namespace leat

@@ -24,22 +24,11 @@
 namespace leat {
 namespace {
 
-// Of the sequence that plain threads share.
-[[maybe_unused]] std::uint64_t random_of_threads() noexcept {
+// Of the caller's sequence. `fiber` is null on a plain thread: these share one.
+std::uint64_t random_of(Fiber* fiber) noexcept {
+  if (fiber != nullptr) return fiber->random();
   static std::atomic<std::uint64_t> counter{random_seed()};
   return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
-}
-
-// `fiber`: the caller; null on a plain thread.
-std::size_t choose(std::size_t count, [[maybe_unused]] Fiber* fiber) noexcept {
-#if defined(LEAT_EXPLORE)
-  return hooks::choose(count);
-#else
-  const std::uint64_t random = fiber != nullptr ? fiber->random() : random_of_threads();
-  // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
-  // as there can be, and below 2^-28 for 8.
-  return ((random >> 32U) * count) >> 32U;
-#endif
 }
 
 // Orders the locks by address, so that two operations on the same channels cannot block each other.
@@ -88,7 +77,7 @@ class SelectOperation {
       const bool done = channel->attempt(one, peer, worker_);
       channel->lock_.unlock();
       if (!done) continue;
-      wake(peer, worker_);
+      if (peer != nullptr) peer->waiter->ready();
       return index_of(one);
     }
     return kNone;
@@ -103,7 +92,7 @@ class SelectOperation {
       WaitNode* peer = nullptr;
       if (one.channel == nullptr || !one.channel->attempt(one, peer, worker_)) continue;
       unlock_all();
-      wake(peer, worker_);
+      if (peer != nullptr) peer->waiter->ready();
       return index_of(one);
     }
     return kNone;
@@ -174,32 +163,15 @@ class SelectOperation {
     if (turn == 0) {
       for (std::uint32_t i = 0; i < cases_.size(); ++i) cases_[i].poll_order = i;
     }
-    std::swap(cases_[turn].poll_order, cases_[draw(turn)].poll_order);
-    return cases_[cases_[turn].poll_order];
-  }
-#if defined(LEAT_EXPLORE)
-  // One that is ready, if there are several: other orders would give equal runs, six for each
-  // select of three cases.
-  std::size_t draw(std::size_t turn) noexcept {
-    const hooks::Unobserved look;
     const auto is_ready = [&](std::size_t i) {
-      const Case& one = cases_[cases_[i].poll_order];
+      const Case& one = cases_[cases_[turn + i].poll_order];
       return one.channel != nullptr && !one.channel->would_block(one.direction);
     };
-    std::size_t ready = 0;
-    for (std::size_t i = turn; i < cases_.size(); ++i) ready += is_ready(i) ? 1U : 0U;
-    if (ready < 2) return turn;
-    std::size_t i = turn;
-    for (std::size_t skipped = look.choose(ready);; ++i) {
-      if (is_ready(i) && skipped-- == 0) return i;
-    }
+    const std::size_t drawn =
+        turn + choose(cases_.size() - turn, is_ready, [this] { return random_of(fiber_); });
+    std::swap(cases_[turn].poll_order, cases_[drawn].poll_order);
+    return cases_[cases_[turn].poll_order];
   }
-#else
-  std::size_t draw(std::size_t turn) noexcept {
-    const std::size_t left = cases_.size() - turn;
-    return left > 1 ? turn + choose(left, fiber_) : turn;
-  }
-#endif
 
   // Runs in the context of the fiber that runs next. The select may be woken before all locks are
   // dropped, but it cannot end: it takes every lock again except that of the channel it used. So
@@ -245,6 +217,9 @@ int select_cases_locked(std::span<Case> cases, Deadline deadline) {
   return outcome;
 }
 
-std::size_t choose_case(std::size_t count) noexcept { return choose(count, Fiber::current()); }
+std::size_t choose_case(std::size_t count) noexcept {
+  return choose(
+      count, [](std::size_t) { return true; }, [] { return random_of(Fiber::current()); });
+}
 
 }  // namespace leat

@@ -89,11 +89,6 @@ void spin() noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->spin();
 }
 
-std::size_t choose(std::size_t count) noexcept {
-  Simulation* const simulation = Simulation::current();
-  return simulation != nullptr ? simulation->choose(count) : 0;
-}
-
 Unobserved::Unobserved() noexcept : simulation_(Simulation::exchange_current(nullptr)) {}
 
 Unobserved::~Unobserved() { Simulation::exchange_current(simulation_); }

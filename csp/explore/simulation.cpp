@@ -298,19 +298,10 @@ void Simulation::entry(void* argument) {
   thread.context.exit_to(next.context, simulation.exceptions_);
 }
 
-void Simulation::join(int index) noexcept {
+void Simulation::wait_for(int index, State how) noexcept {
   Thread& thread = self();
   thread.joins = index;
-  thread.state = State::kJoining;
-  go_on();
-  thread.state = State::kReady;
-  learn(thread, threads_[static_cast<std::size_t>(index)].history);
-}
-
-void Simulation::wait_until_asleep(int index) noexcept {
-  Thread& thread = self();
-  thread.joins = index;
-  thread.state = State::kWatching;
+  thread.state = how;
   go_on();
   thread.state = State::kReady;
   learn(thread, threads_[static_cast<std::size_t>(index)].history);

@@ -91,8 +91,8 @@ class Simulation {
                 std::int64_t deadline) noexcept;
   void wake(const void* word, bool all) noexcept;
   int start(UniqueFunction<void()> body);
-  void join(int thread) noexcept;
-  void wait_until_asleep(int thread) noexcept;
+  void join(int thread) noexcept { wait_for(thread, State::kJoining); }
+  void wait_until_asleep(int thread) noexcept { wait_for(thread, State::kWatching); }
   [[noreturn]] void fail(std::string what) noexcept;
 
  private:
@@ -126,6 +126,7 @@ class Simulation {
   [[nodiscard]] Thread& after_self(std::size_t offset) noexcept;
   [[nodiscard]] bool can_run(const Thread& thread) const noexcept;
   void go_on() noexcept;
+  void wait_for(int thread, State how) noexcept;
   Thread& pick() noexcept;
   Thread& pick_idle() noexcept;
   std::size_t decide(const ChoicePoint& point) noexcept;

@@ -83,7 +83,16 @@ void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
   park_here(*worker_.get(), deadline, held);
 }
 
-void Fiber::ready() noexcept { ready_from(Worker::current()); }
+void Fiber::ready() noexcept {
+  check_ready();
+  tsan_release(this);
+  Worker* const worker = Worker::current();
+  if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
+    worker->wake_here(*this);
+  } else {
+    ready_from_outside();
+  }
+}
 
 void Fiber::ready_from_outside() noexcept {
   // If the caller is outside the scheduler, the scheduler may end as soon as this fiber runs.
@@ -100,7 +109,7 @@ void Fiber::wait_until_parked() const noexcept {
   // The fiber's worker is between begin() and the end of the switch: some nanoseconds, unless the
   // thread has lost its CPU. acquire: pairs with after_switch(), which has saved the context.
   for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
-    if (spins < (kExploring ? 0 : tuning::kPollsBeforeYield)) {
+    if (spins < tuning::kPollsBeforeYield) {
       cpu_relax();
     } else {
       yield_cpu();

@@ -47,7 +47,7 @@ class alignas(64) Fiber final : public Waiter {
   /// thread-local's address across a park, after which the fiber may run on another thread.
   [[nodiscard]] static Fiber* current() noexcept;
 
-  explicit Fiber(SchedulerCore& core) noexcept : Waiter(true), core_(core) {}
+  explicit Fiber(SchedulerCore& core) noexcept : core_(core) {}
 
   // As a Waiter:
   void begin(const Wait& wait) noexcept;
@@ -61,8 +61,6 @@ class alignas(64) Fiber final : public Waiter {
     Safepoint::poll();
   }
   void ready() noexcept override;
-  /// ready(), inlined: worker_switch.h. `worker` is the caller's, null on a plain thread.
-  void ready_from(Worker* worker) noexcept;
   /// As ready(), for a caller that claimed the operation without holding one of its locks: the
   /// fiber's context may not be saved yet. Not to be called with SchedulerCore::lock_ held, nor
   /// while another fiber waits for the caller's context to be saved.

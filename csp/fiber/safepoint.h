@@ -35,14 +35,12 @@ class LEAT_SCOPED_CAPABILITY Safepoint {
     if (__builtin_expect(taken_.load(std::memory_order_acquire), 0)) wait();
   }
 
-#if defined(LEAT_EXPLORE)
   /// For the explorer, which abandons a run half way through: ends a Safepoint of that run.
   static void forget() noexcept {
     std::destroy_at(&lock_);
     std::construct_at(&lock_);
     taken_.store(false);
   }
-#endif
 
  private:
   __attribute__((noinline)) static void wait() noexcept {

@@ -13,7 +13,6 @@
 #include "leat/csp/base/signal_chain.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/stack.h"
-#include "leat/csp/sched/worker.h"
 
 namespace leat {
 namespace {
@@ -47,8 +46,7 @@ class Line {
   std::size_t length_ = 0;
 };
 
-void report_overflow(const Worker& worker, const void* fault) noexcept {
-  const Fiber* const fiber = worker.running();
+void report_overflow(const Fiber* fiber, const void* fault) noexcept {
   if (fiber == nullptr) return;
   const StackSpan stack = fiber->stack();
   const auto address = reinterpret_cast<std::uintptr_t>(fault);
@@ -61,15 +59,17 @@ void report_overflow(const Worker& worker, const void* fault) noexcept {
   line.write();
 }
 
-// The thread's worker. Not a thread_local: in a shared object, the first use of one on a thread may
-// allocate, which a handler must not. Reading this value never does.
-pthread_key_t worker_key = 0;
+// Where the thread's worker has the fiber that it runs. Not a thread_local: in a shared object, the
+// first use of one on a thread may allocate, which a handler must not. Reading this value never
+// does.
+pthread_key_t running_key = 0;
 
 extern "C" void leat_on_sigsegv(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   if (!was_sent(*info)) {
-    const void* const worker = pthread_getspecific(worker_key);
-    if (worker != nullptr) report_overflow(*static_cast<const Worker*>(worker), info->si_addr);
+    using Running = const RelaxedAtomic<Fiber*>;
+    auto* const running = static_cast<Running*>(pthread_getspecific(running_key));
+    if (running != nullptr) report_overflow(running->get(), info->si_addr);
   }
   pass_on(previous_sigsegv, signal, info, context);
   errno = error;
@@ -77,7 +77,7 @@ extern "C" void leat_on_sigsegv(int signal, siginfo_t* info, void* context) {
 
 // Without a key there is no report, so there is no handler either.
 bool install() noexcept {
-  return pthread_key_create(&worker_key, nullptr) == 0 &&
+  return pthread_key_create(&running_key, nullptr) == 0 &&
          install_in_front(SIGSEGV, &leat_on_sigsegv, previous_sigsegv);
 }
 
@@ -96,9 +96,9 @@ SignalStack::SignalStack() {
   memory_.resize((std::size_t{16} << 10) + (least > 0 ? static_cast<std::size_t>(least) : 0));
 }
 
-SignalStack::Use::Use(SignalStack& stack, const Worker& worker) {
+SignalStack::Use::Use(SignalStack& stack, const RelaxedAtomic<Fiber*>& running) {
   if (stack.memory_.empty()) return;
-  pthread_setspecific(worker_key, &worker);  // if it fails, this thread reports no overflow
+  pthread_setspecific(running_key, &running);  // if it fails, this thread reports no overflow
   stack_t present = {};
   if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   stack_t mine = {};
@@ -109,7 +109,7 @@ SignalStack::Use::Use(SignalStack& stack, const Worker& worker) {
 
 SignalStack::Use::~Use() {
   if (kExploring || !is_installed()) return;
-  pthread_setspecific(worker_key, nullptr);
+  pthread_setspecific(running_key, nullptr);
   if (!is_set_) return;
   stack_t none = {};
   none.ss_flags = SS_DISABLE;

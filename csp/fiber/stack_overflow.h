@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "leat/csp/base/relaxed_atomic.h"
+
 namespace leat {
 
-class Worker;
+class Fiber;
 
 /// Installs a handler, once per process: a SIGSEGV in the guard below a fiber's stack prints the
 /// fiber's name and the size of its stack. Then, and for any other SIGSEGV, the previous action
@@ -19,11 +21,12 @@ class SignalStack {
  public:
   SignalStack();
 
-  /// While one lives, a stack overflow on the calling thread, which is `worker`'s, is reported, and
-  /// the thread handles signals on `stack`. It keeps the signal stack that it has, if any.
+  /// While one lives, a stack overflow of the fiber that is `running` on the calling thread is
+  /// reported, and the thread handles signals on `stack`. It keeps the signal stack that it has, if
+  /// any.
   class Use {
    public:
-    [[nodiscard]] Use(SignalStack& stack, const Worker& worker);
+    [[nodiscard]] Use(SignalStack& stack, const RelaxedAtomic<Fiber*>& running);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;

@@ -1,7 +1,6 @@
 // Timers: which ones are due, and which worker keeps the time.
 #include <utility>
 
-#include "leat/csp/base/futex.h"
 #include "leat/csp/base/sanitizers.h"
 #include "leat/csp/sched/alarm.h"
 #include "leat/csp/sched/scheduler_core.h"
@@ -46,19 +45,16 @@ void SchedulerCore::unlist(Alarm& alarm) noexcept {
 }
 
 void SchedulerCore::stop_alarm(Alarm& alarm) noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    if (!alarm.listed_) return;
-    unlist(alarm);
-    note_earliest();
-    // By a thread outside. Without this timer, the fibers may be in a deadlock.
-    if (idle_.load(std::memory_order_relaxed) == running_workers_) {
-      ++outside_progress_;
-      woken = wake_one();
-    }
+  WokenWorker woken;
+  const SpinLockGuard guard(lock_);
+  if (!alarm.listed_) return;
+  unlist(alarm);
+  note_earliest();
+  // By a thread outside. Without this timer, the fibers may be in a deadlock.
+  if (idle_.load(std::memory_order_relaxed) == running_workers_) {
+    ++outside_progress_;
+    woken.worker = wake_one();
   }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 void SchedulerCore::note_earliest() noexcept {
@@ -154,12 +150,9 @@ bool SchedulerCore::needs_timekeeper() const noexcept {
 }
 
 void SchedulerCore::wake_timekeeper() noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    if (needs_timekeeper()) woken = wake_one();
-  }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
+  WokenWorker woken;
+  const SpinLockGuard guard(lock_);
+  if (needs_timekeeper()) woken.worker = wake_one();
 }
 
 }  // namespace leat

@@ -32,7 +32,7 @@ void GroupCore::leave(WakeList& wake) noexcept {
   --count_;
   if (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
   if (count_ == 0) {
-    while (WaitNode* node = joiners_.pop_claimed()) wake.add(*node);
+    wake.add_all(joiners_);
   }
 }
 
@@ -52,23 +52,17 @@ void GroupCore::add(Fiber& fiber) LEAT_NO_THREAD_SAFETY_ANALYSIS {
 void GroupCore::remove(Fiber& fiber) noexcept {
   if (is_root_) return;
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    (fiber.group_previous_ != nullptr ? fiber.group_previous_->group_next_ : fibers_) =
-        fiber.group_next_;
-    if (fiber.group_next_ != nullptr) fiber.group_next_->group_previous_ = fiber.group_previous_;
-    leave(wake);  // from here the group may be gone
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  (fiber.group_previous_ != nullptr ? fiber.group_previous_->group_next_ : fibers_) =
+      fiber.group_next_;
+  if (fiber.group_next_ != nullptr) fiber.group_next_->group_previous_ = fiber.group_previous_;
+  leave(wake);  // from here the group may be gone
 }
 
 void GroupCore::wake_joiners() noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    while (WaitNode* node = joiners_.pop_claimed()) wake.add(*node);
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  wake.add_all(joiners_);
 }
 
 bool GroupCore::is_empty() const noexcept {
@@ -127,13 +121,10 @@ void GroupCore::join(ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
 
 void GroupCore::set_limit(std::size_t limit) noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    limit_ = limit;
-    // A launcher that is woken looks at the limit again.
-    while (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  limit_ = limit;
+  // A launcher that is woken looks at the limit again.
+  wake.add_all(launchers_);
 }
 
 std::exception_ptr GroupCore::first_error() const {

@@ -13,26 +13,23 @@
 namespace leat {
 
 void SchedulerCore::push_remote(Fiber& fiber) noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    ++outside_progress_;
-    if (Worker* const home = fiber.home_.get()) {
-      home->pinned_inbox_.push(fiber);
-      home->has_pinned_inbox_.store(true, std::memory_order_relaxed);
-      if (home->idle_) {
-        mark_busy(*home);
-        woken = home;
-      }
-    } else {
-      global_queue_.push(fiber);
-      // seq_cst, both: a spinner that finds other work first decrements spinning_, and then looks
-      // here. A worker that goes to sleep looks under lock_.
-      global_count_.fetch_add(1, std::memory_order_seq_cst);
-      if (spinning_.load(std::memory_order_seq_cst) == 0) woken = wake_one();
+  WokenWorker woken;
+  const SpinLockGuard guard(lock_);
+  ++outside_progress_;
+  if (Worker* const home = fiber.home_.get()) {
+    home->pinned_inbox_.push(fiber);
+    home->has_pinned_inbox_.store(true, std::memory_order_relaxed);
+    if (home->idle_) {
+      mark_busy(*home);
+      woken.worker = home;
     }
+  } else {
+    global_queue_.push(fiber);
+    // seq_cst, both: a spinner that finds other work first decrements spinning_, and then looks
+    // here. A worker that goes to sleep looks under lock_.
+    global_count_.fetch_add(1, std::memory_order_seq_cst);
+    if (spinning_.load(std::memory_order_seq_cst) == 0) woken.worker = wake_one();
   }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 void SchedulerCore::take_pinned_inbox(Worker& worker) noexcept {
@@ -154,19 +151,16 @@ void SchedulerCore::wake_all() noexcept {
 void SchedulerCore::wake_spinner() noexcept {
   int none = 0;
   if (!spinning_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return;
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    woken = wake_one();
-    if (woken != nullptr) {
-      woken->spinning_ = true;
-    } else {
-      // Under the lock: while spinning_ is not 0, push_remote() relies on a worker that looks for
-      // work.
-      spinning_.fetch_sub(1, std::memory_order_seq_cst);
-    }
+  WokenWorker woken;
+  const SpinLockGuard guard(lock_);
+  woken.worker = wake_one();
+  if (woken.worker != nullptr) {
+    woken.worker->spinning_ = true;
+  } else {
+    // Under the lock: while spinning_ is not 0, push_remote() relies on a worker that looks for
+    // work.
+    spinning_.fetch_sub(1, std::memory_order_seq_cst);
   }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 bool SchedulerCore::may_spin(Worker& worker) noexcept {
@@ -183,15 +177,12 @@ void SchedulerCore::begin_outside_work() noexcept {
 }
 
 void SchedulerCore::end_outside_work() noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    --outside_work_;
-    ++outside_progress_;
-    // No outside work can wake a fiber any more, so the worker looks for a deadlock.
-    if (outside_work_ == 0) woken = wake_one();
-  }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
+  WokenWorker woken;
+  const SpinLockGuard guard(lock_);
+  --outside_work_;
+  ++outside_progress_;
+  // No outside work can wake a fiber any more, so the worker looks for a deadlock.
+  if (outside_work_ == 0) woken.worker = wake_one();
 }
 
 // ---- sleeping

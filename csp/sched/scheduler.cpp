@@ -78,7 +78,7 @@ int workers_of(const SchedulerCore& scheduler) noexcept { return scheduler.worke
 bool on_fiber() noexcept { return Fiber::current() != nullptr; }
 
 void yield() noexcept {
-  hooks::pause();
+  let_threads_run();
   if (Fiber* const fiber = Fiber::current()) {
     fiber->yield();
   } else {

@@ -120,7 +120,7 @@ void SchedulerCore::start() { start_from(0); }
 void SchedulerCore::start_from(std::size_t first) {
   prepare_stack_overflow_report();
   try {
-    if (options_.dump_on_sigquit && !kExploring) {
+    if (options_.dump_on_sigquit) {
       on_sigquit_.emplace([this] { std::fputs(dump().c_str(), stderr); });
     }
     threads_.reserve(workers_.size() - first);  // so that no thread is started and then not kept

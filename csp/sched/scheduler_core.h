@@ -33,6 +33,7 @@
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/futex.h"
 #include "leat/csp/base/home_process.h"
 #include "leat/csp/base/on_sigquit.h"
 #include "leat/csp/base/os_thread.h"
@@ -228,8 +229,15 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// while it sleeps.
   Woken sleep_until_woken(Worker& worker, TimePoint latest) noexcept LEAT_REQUIRES(lock_);
 
-  /// Chooses an idle worker and marks it busy; the caller owes it a futex_wake(). Null if none is
-  /// idle.
+  /// A worker that was marked busy, or none. Made before the guard of lock_, it is destroyed after
+  /// it, and then wakes the worker.
+  struct WokenWorker {
+    ~WokenWorker() {
+      if (worker != nullptr) futex_wake(&worker->wake_word_);
+    }
+    Worker* worker = nullptr;
+  };
+  /// Chooses an idle worker and marks it busy, for a WokenWorker. Null if none is idle.
   Worker* wake_one() noexcept LEAT_REQUIRES(lock_);
   /// Marks every idle worker busy, and wakes it.
   void wake_all() noexcept LEAT_REQUIRES(lock_);

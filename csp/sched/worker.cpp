@@ -46,7 +46,7 @@ void Worker::set_current(Worker* worker) noexcept {
 }
 
 void Worker::run() noexcept {
-  const SignalStack::Use for_overflows(signal_stack_, *this);
+  const SignalStack::Use for_overflows(signal_stack_, running_);
   const TsanIgnoreScope for_worker_state;
   set_current(this);
   exceptions_.set(Context::exceptions_of_thread());

@@ -82,8 +82,7 @@ LEAT_INLINE void Worker::after_switch() noexcept {
   switch_reason_.set(SwitchReason::kNothing);
   // release: a worker that runs the fiber next needs the saved context. From here the fiber may be
   // woken without these locks, but it cannot leave its wait before it has taken them.
-  previous->parked_.store(true, std::memory_order_release);
-  hooks::released();
+  leat::release(previous->parked_, true);
   if (held.one != nullptr || held.drop != nullptr) previous->check_not_ended();
   held.unlock_after_switch();
 }
@@ -113,16 +112,6 @@ LEAT_INLINE void Worker::leave(Fiber& fiber, SwitchReason reason, const HeldLock
   fiber.context_.switch_to(*to, exceptions);
   fiber.worker_.get()->after_switch();  // which may be another worker
   tsan_acquire(&fiber);
-}
-
-LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
-  check_ready();
-  tsan_release(this);
-  if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
-    worker->wake_here(*this);
-  } else {
-    ready_from_outside();
-  }
 }
 
 // The destructors of a fiber that unwinds are shielded: what they threw would end the program.

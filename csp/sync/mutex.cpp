@@ -49,18 +49,15 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
 
 void Mutex::unlock() {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    if (!locked_) throw std::logic_error("leat: Mutex::unlock: it is not locked");
-    if (WaitNode* const next = waiters_.pop_claimed()) {
-      wake.add(*next);
-    } else {
-      locked_ = false;
-      holder_.store(0, std::memory_order_relaxed);
-    }
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  if (!locked_) throw std::logic_error("leat: Mutex::unlock: it is not locked");
+  if (WaitNode* const next = waiters_.pop_claimed()) {
+    wake.add(*next);
+  } else {
+    locked_ = false;
+    holder_.store(0, std::memory_order_relaxed);
   }
-  wake.wake();
 }
 
 }  // namespace leat

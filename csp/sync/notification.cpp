@@ -7,13 +7,10 @@ namespace leat {
 
 void Notification::notify() noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    notified_ = true;
-    while (WaitNode* const node = waiters_.pop_claimed()) wake.add(*node);
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  notified_ = true;
+  wake.add_all(waiters_);
 }
 
 bool Notification::has_been_notified() const noexcept {

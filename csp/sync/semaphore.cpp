@@ -69,18 +69,15 @@ bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SA
 void Semaphore::release(std::int64_t units) {
   checked(units, "release");
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    if (units > std::numeric_limits<std::int64_t>::max() - available_) {
-      throw std::overflow_error("leat: Semaphore: release of " + std::to_string(units) +
-                                " units beside " + std::to_string(available_) +
-                                ": more than can be counted");
-    }
-    available_ += units;
-    grant(wake);
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  if (units > std::numeric_limits<std::int64_t>::max() - available_) {
+    throw std::overflow_error("leat: Semaphore: release of " + std::to_string(units) +
+                              " units beside " + std::to_string(available_) +
+                              ": more than can be counted");
   }
-  wake.wake();
+  available_ += units;
+  grant(wake);
 }
 
 std::int64_t Semaphore::available() const noexcept {

@@ -11,23 +11,18 @@ namespace leat {
 
 void WaitGroup::add(std::int64_t count) {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    callers_.add(calling_scheduler());
-    if (count > std::numeric_limits<std::int64_t>::max() - count_) {
-      throw std::overflow_error("leat: WaitGroup: " + std::to_string(count) + " more than " +
-                                std::to_string(count_) + " cannot be counted");
-    }
-    if (count_ + count < 0) {
-      throw std::logic_error("leat: WaitGroup: the counter would become " +
-                             std::to_string(count_ + count) + "; more is done than was added");
-    }
-    count_ += count;
-    if (count_ == 0) {
-      while (WaitNode* const node = waiters_.pop_claimed()) wake.add(*node);
-    }
+  const SpinLockGuard guard(lock_);
+  callers_.add(calling_scheduler());
+  if (count > std::numeric_limits<std::int64_t>::max() - count_) {
+    throw std::overflow_error("leat: WaitGroup: " + std::to_string(count) + " more than " +
+                              std::to_string(count_) + " cannot be counted");
   }
-  wake.wake();
+  if (count_ + count < 0) {
+    throw std::logic_error("leat: WaitGroup: the counter would become " +
+                           std::to_string(count_ + count) + "; more is done than was added");
+  }
+  count_ += count;
+  if (count_ == 0) wake.add_all(waiters_);
 }
 
 void WaitGroup::wait() { static_cast<void>(wait(Deadline::never())); }

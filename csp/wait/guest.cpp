@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/wait/identity.h"
 
 namespace leat {
 namespace {
@@ -15,7 +15,7 @@ thread_local constinit GuestWait t_guest_wait = nullptr;
 GuestWait guest_wait() noexcept { return t_guest_wait; }
 
 GuestWait set_guest_wait(GuestWait wait) {
-  if (Fiber::current() != nullptr) {
+  if (calling_fiber() != nullptr) {
     throw std::logic_error(
         "leat: guests on a worker: its thread runs Leat's own fibers, and a guest would block "
         "them; run the guests on a thread of their own");

@@ -96,15 +96,25 @@ class WaitQueue {
   WaitNode* last_ = nullptr;
 };
 
-/// Waiters that were claimed under a lock, to be woken after the lock is released. A list through
-/// the nodes, which stay valid until their waiter's ready(). Allocates nothing.
+/// Waiters that were claimed under a lock, to be woken after the lock is released: made before the
+/// lock's guard, the list is destroyed after it, and wakes those that are left. A list through the
+/// nodes, which stay valid until their waiter's ready(). Allocates nothing.
 class WakeList {
  public:
+  WakeList() = default;
+  WakeList(const WakeList&) = delete;
+  WakeList& operator=(const WakeList&) = delete;
+  ~WakeList() { wake(); }
+
   /// Appends `node`, which pop_claimed() returned or whose operation the caller has claimed.
   void add(WaitNode& node) noexcept {
     node.next = nullptr;
     (last_ != nullptr ? last_->next : first_) = &node;
     last_ = &node;
+  }
+  /// Claims and appends all undecided operations of `queue`.
+  void add_all(WaitQueue& queue) noexcept {
+    while (WaitNode* const node = queue.pop_claimed()) add(*node);
   }
   /// Wakes all waiters in the order of add(), and empties the list. No lock is held.
   void wake() noexcept {

@@ -43,7 +43,7 @@ bool has_passed(Deadline deadline) noexcept {
 // Spins for a while, until the claimer calls ready(). It does not yield the CPU: if another thread
 // wants to run, a yield takes milliseconds.
 bool ThreadWaiter::spin(Deadline deadline) const noexcept {
-  static const Cycles longest = kExploring || usable_cpus() == 1 ? 0 : cycles_in(tuning::kSpin);
+  static const Cycles longest = usable_cpus() == 1 ? 0 : cycles_in(tuning::kSpinOfThreads);
   if (longest == 0) return false;
   const Cycles start = cycles_now();
   do {

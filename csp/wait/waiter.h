@@ -18,12 +18,10 @@
 #include <span>
 #include <utility>
 
+#include "leat/csp/base/assert.h"
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/spin_lock.h"
 #include "leat/csp/clock.h"
-#if defined(LEAT_EXPLORE)
-#include "leat/csp/base/assert.h"
-#endif
 
 namespace leat {
 
@@ -98,7 +96,7 @@ class Waiter {
   static constexpr int kTimedOut = -1;
   static constexpr int kCancelled = -2;
 
-  explicit Waiter(bool is_fiber = false) noexcept : is_fiber_(is_fiber) {}
+  Waiter() = default;
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
@@ -130,9 +128,7 @@ class Waiter {
   /// cancellation does not end the operation.
   void begin(const Wait& wait, bool shielded = false) noexcept {
     wait_ = wait;
-#if defined(LEAT_EXPLORE)
-    readied_ = false;
-#endif
+    if constexpr (kChecks) readied_ = false;
     // release: a claimer that holds none of the waiter's locks sees what was written before.
     decision_.store(shielded ? kUndecidedShielded : kUndecided, std::memory_order_release);
   }
@@ -145,15 +141,9 @@ class Waiter {
   /// Ends the operation. Its nodes are in no queue any more.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
 
-  /// Returns whether this is a Fiber. Saves a virtual call where speed matters.
-  [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
-
-  /// For the explorer: checks that the operation has not ended. Called before it drops its locks.
+  /// Checks that the operation has not ended. Called before it drops its locks.
   void check_not_ended() const noexcept {
-#if defined(LEAT_EXPLORE)
-    LEAT_ASSERT(decision_.raw().load() != kNotWaiting,
-                "an operation does not end before its locks are released");
-#endif
+    LEAT_CHECK(outcome() != kNotWaiting, "an operation does not end before its locks are released");
   }
 
   /// Ends park(). The claimer calls it once, from any thread or fiber. The waiter and its nodes may
@@ -167,20 +157,15 @@ class Waiter {
 
   ~Waiter() = default;
 
-  /// Called by ready(), for the explorer.
+  /// Called by ready().
   void check_ready() noexcept {
-#if defined(LEAT_EXPLORE)
-    LEAT_ASSERT(!undecided(), "an operation is decided before its waiter is woken");
-    LEAT_ASSERT(!std::exchange(readied_, true), "an operation's waiter is woken once");
-#endif
+    LEAT_CHECK(!undecided(), "an operation is decided before its waiter is woken");
+    LEAT_CHECK(!std::exchange(readied_, true), "an operation's waiter is woken once");
   }
 
   Atomic<int> decision_{kNotWaiting};
-  const bool is_fiber_;
+  bool readied_ = true;  // for LEAT_CHECK
   Wait wait_;
-#if defined(LEAT_EXPLORE)
-  bool readied_ = true;
-#endif
 };
 
 }  // namespace leat

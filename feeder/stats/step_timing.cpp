@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "leat/csp/base/random.h"
 #include "leat/csp/error.h"
 
 namespace leat::feeder {

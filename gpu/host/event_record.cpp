@@ -16,7 +16,7 @@ void EventRecord::complete(TimePoint at, const std::exception_ptr& error) noexce
     done_ = true;
     at_ = at;
     error_ = error;
-    while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
+    wake.add_all(waiters_);
     signals = signals_.detach();
   }
   wake.wake();

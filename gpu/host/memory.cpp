@@ -92,23 +92,17 @@ void HostMemory::note_freed(std::size_t bytes) noexcept {
 
 void HostMemory::note_leaked(std::size_t bytes) noexcept {
   WakeList wake;  // waiters check again whether waiting can help
-  {
-    const SpinLockGuard guard(lock_);
-    pending_free_ -= bytes;
-    while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  pending_free_ -= bytes;
+  wake.add_all(waiters_);
 }
 
 void HostMemory::release(std::size_t bytes, bool expected) noexcept {
   WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    used_ -= bytes;
-    if (expected) pending_free_ -= bytes;
-    while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
-  }
-  wake.wake();
+  const SpinLockGuard guard(lock_);
+  used_ -= bytes;
+  if (expected) pending_free_ -= bytes;
+  wake.add_all(waiters_);
 }
 
 }  // namespace leat::gpu::host

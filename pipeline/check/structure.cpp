@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kWithMicrobatch = 10;  // Op::kForward to kWaitSendBackward
 
 /// Where an action is: its number in its row, and its cell. An absent one is after all others.
-struct Place {
+struct Position {
   std::uint32_t number = UINT32_MAX;
   std::uint32_t column = UINT32_MAX;
   [[nodiscard]] bool is_there() const { return number != UINT32_MAX; }
@@ -38,7 +38,7 @@ class Checker {
     }
     if (!all_in_range() || !all_forwards_there()) return std::move(findings_);
     note_places();
-    each([&](std::size_t row, std::size_t column, Place place, const Action& action) {
+    each([&](std::size_t row, std::size_t column, Position place, const Action& action) {
       check(row, column, place, action);
     });
     check_missing();
@@ -63,7 +63,7 @@ class Checker {
   template <class Look>
   void each(Look&& look) {
     for (std::size_t row = 0; row < schedule_.rows.size(); ++row) {
-      Place place{0, 0};
+      Position place{0, 0};
       for (std::size_t column = 0; column < schedule_.rows[row].size(); ++column) {
         place.column = static_cast<std::uint32_t>(column);
         for (const Action& action : schedule_.rows[row][column]) {
@@ -75,7 +75,7 @@ class Checker {
   }
 
   bool all_in_range() {
-    each([&](std::size_t row, std::size_t column, Place, const Action& action) {
+    each([&](std::size_t row, std::size_t column, Position, const Action& action) {
       const bool is_in = action.stage >= 0 && action.stage < schedule_.stages &&
                          (!has_microbatch(action.op) ||
                           (action.microbatch >= 0 && action.microbatch < schedule_.microbatches));
@@ -96,7 +96,7 @@ class Checker {
                      static_cast<std::size_t>(schedule_.microbatches);
     if (all <= 4 * actions_ + 1000) return true;
     std::vector<std::pair<std::int32_t, std::int32_t>> forwards;
-    each([&](std::size_t, std::size_t, Place, const Action& action) {
+    each([&](std::size_t, std::size_t, Position, const Action& action) {
       if (action.op == Op::kForward) forwards.emplace_back(action.stage, action.microbatch);
     });
     std::ranges::sort(forwards);
@@ -113,14 +113,14 @@ class Checker {
     return false;
   }
 
-  Place& at(std::int32_t stage, std::int32_t microbatch, Op op) {
+  Position& at(std::int32_t stage, std::int32_t microbatch, Op op) {
     return places_[static_cast<std::size_t>(stage) *
                        static_cast<std::size_t>(schedule_.microbatches) +
                    static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(op)];
   }
   /// B, or I if it has none.
-  Place& input_gradient(std::int32_t stage, std::int32_t microbatch) {
-    Place& whole = at(stage, microbatch, Op::kBackward);
+  Position& input_gradient(std::int32_t stage, std::int32_t microbatch) {
+    Position& whole = at(stage, microbatch, Op::kBackward);
     return whole.is_there() ? whole : at(stage, microbatch, Op::kBackwardInput);
   }
   [[nodiscard]] bool is_here(std::size_t row, std::int32_t stage) const {
@@ -135,7 +135,7 @@ class Checker {
       last_.push_back({{}, {.stage = s, .op = Op::kBackward, .microbatch = 0}});
     }
     reduced_.resize(static_cast<std::size_t>(schedule_.stages));
-    each([&](std::size_t row, std::size_t column, Place place, const Action& action) {
+    each([&](std::size_t row, std::size_t column, Position place, const Action& action) {
       if (!is_here(row, action.stage)) {
         fail(row, column,
              to_string(action) + ": stage " + std::to_string(action.stage) + " is on rank " +
@@ -145,7 +145,7 @@ class Checker {
         last_[static_cast<std::size_t>(action.stage)] = {place, action};
       }
       if (!has_microbatch(action.op)) return;
-      Place& noted = at(action.stage, action.microbatch, action.op);
+      Position& noted = at(action.stage, action.microbatch, action.op);
       if (noted.is_there()) {
         fail(
             row, column,
@@ -157,8 +157,8 @@ class Checker {
   }
 
   /// Fails unless `before` has run when `action` begins.
-  void require_before(std::size_t row, std::size_t column, Place place, const Action& action,
-                      const Place& before, const Action& needed) {
+  void require_before(std::size_t row, std::size_t column, Position place, const Action& action,
+                      const Position& before, const Action& needed) {
     if (!before.is_there()) {
       fail(row, column, to_string(action) + " is without " + to_string(needed));
     } else if (before.number >= place.number) {
@@ -166,8 +166,8 @@ class Checker {
     }
   }
   /// Likewise, and in an earlier cell.
-  void require_earlier(std::size_t row, std::size_t column, Place place, const Action& action,
-                       const Place& before, const Action& needed) {
+  void require_earlier(std::size_t row, std::size_t column, Position place, const Action& action,
+                       const Position& before, const Action& needed) {
     if (before.is_there() && before.number < place.number && before.column == place.column) {
       fail(row, column,
            to_string(action) + " is in the cell of " + to_string(needed) +
@@ -177,7 +177,7 @@ class Checker {
     }
   }
 
-  void check(std::size_t row, std::size_t column, Place place, const Action& action) {
+  void check(std::size_t row, std::size_t column, Position place, const Action& action) {
     const std::int32_t s = action.stage;
     const std::int32_t m = action.microbatch;
     const auto of = [&](std::int32_t stage, Op op) {
@@ -197,7 +197,7 @@ class Checker {
       } else if (op == Op::kForward) {
         before(stage, op);
       } else {
-        const Place& place_there = input_gradient(stage, m);
+        const Position& place_there = input_gradient(stage, m);
         const bool is_whole = at(stage, m, Op::kBackward).is_there();
         require_before(row, column, place, action, place_there,
                        of(stage, is_whole ? Op::kBackward : Op::kBackwardInput));
@@ -327,12 +327,12 @@ class Checker {
   void check_channels() {
     const auto channels = static_cast<std::size_t>(2 * (schedule_.stages - 1));
     std::vector<std::vector<std::int32_t>> sent(channels);
-    each([&](std::size_t row, std::size_t, Place, const Action& action) {
+    each([&](std::size_t row, std::size_t, Position, const Action& action) {
       const std::int32_t to = channels_of(row, action).to;
       if (to >= 0) sent[static_cast<std::size_t>(to)].push_back(action.microbatch);
     });
     std::vector<std::size_t> received(channels);
-    each([&](std::size_t row, std::size_t column, Place, const Action& action) {
+    each([&](std::size_t row, std::size_t column, Position, const Action& action) {
       const std::int32_t from = channels_of(row, action).from;
       if (from < 0) return;
       const auto channel = static_cast<std::size_t>(from);
@@ -349,9 +349,9 @@ class Checker {
   bool is_lowered_ = false;
   std::size_t actions_ = 0;
   std::vector<int> ranks_;
-  std::vector<std::array<Place, kWithMicrobatch>> places_;
-  std::vector<std::pair<Place, Action>> last_;  // of each stage: its last B or W
-  std::vector<int> reduced_;                    // of each stage: its REDUCE_GRADs so far
+  std::vector<std::array<Position, kWithMicrobatch>> places_;
+  std::vector<std::pair<Position, Action>> last_;  // of each stage: its last B or W
+  std::vector<int> reduced_;                       // of each stage: its REDUCE_GRADs so far
 };
 
 }  // namespace

@@ -83,20 +83,20 @@ void Timeline::advance(std::size_t index) {
     row.starts.push_back(row.now);
     row.until = row.now + cell.work;
     if (cell.count == 0) continue;
-    row.waiting = cell.count + 1;  // one more: settle() does not make this row ready
+    row.waiting = cell.count + 1;  // one more: time_transfers() does not make this row ready
     for (const TransferRef& ref : refs(index, column)) {
       ChannelTime& channel = channels_[static_cast<std::size_t>(ref.channel)];
       Transfer& value = channel.values[static_cast<std::size_t>(ref.index)];
       (ref.sends ? value.send_start : value.recv_start) = row.now;
     }
     for (const TransferRef& ref : refs(index, column)) {
-      settle(channels_[static_cast<std::size_t>(ref.channel)]);
+      time_transfers(channels_[static_cast<std::size_t>(ref.channel)]);
     }
     --row.waiting;
   }
 }
 
-void Timeline::settle(ChannelTime& channel) {
+void Timeline::time_transfers(ChannelTime& channel) {
   std::vector<Transfer>& values = channel.values;
   if (capacity_ == 0U) {  // both sides meet
     for (; channel.sent < values.size(); ++channel.sent) {

@@ -107,7 +107,7 @@ class Timeline {
   };
 
   void advance(std::size_t row);
-  void settle(ChannelTime& channel);
+  void time_transfers(ChannelTime& channel);
   void done(std::size_t row, std::int64_t at);
 
   std::vector<RowTime> rows_;

@@ -11,7 +11,14 @@
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here.
 #
-# Likewise on any line of a library that starts a thread without start_thread() (csp/base/start_thread.h).
+# Within a library, the tables of its README are the list:
+#  - | room, each on those above | contents |: a room includes what stands above it. A row names its folders and
+#    the headers that are part of it, each with its .cpp;
+#  - | optional room | its door | contents |: of all other rooms, one file at most includes it: the door. (Of a
+#    program, whose door is a folder, all files.)
+#
+# Likewise on any line of a library that starts a thread without start_thread() (csp/base/start_thread.h),
+# and on any of csp that names exploring or chaos outside the files that hide them.
 set -euo pipefail
 cd "$1"
 
@@ -28,6 +35,56 @@ declare -A below=(
   [bench]="bench overlap pipeline comm feeder gpu csp"
 )
 
+# What the inlined park needs: <file>:<room above its own>.
+upward=(
+  csp/wait/park.h:fiber
+  csp/fiber/fiber.cpp:sched
+  csp/channel/park_fiber.h:sched
+)
+
+# By what a row names (csp/wait/, csp/clock.h): the row's first name; by that, its place in the first table, or its door.
+declare -A row=() place=() door=()
+for readme in */README.md; do
+  [[ -f $readme ]] || continue
+  while IFS=$'\t' read -r kind first name detail; do
+    row[${readme%/*}/$name]=${readme%/*}/$first
+    if [[ $kind == core ]]; then place[${readme%/*}/$first]=$detail; else door[${readme%/*}/$first]=${readme%/*}/$detail; fi
+  done < <(awk -F' *[|] *' -v OFS='\t' '
+    /^[|] (room, each on those above|optional room) [|]/ { kind = /optional/ ? "optional" : "core"; next }
+    !/^[|]/ { kind = "" }
+    kind != "" && !/^[|]-/ {
+      gsub("`", "", $3)
+      count = split($2, names, "`")
+      for (i = 2; i <= count; i += 2) print kind, names[2], names[i], kind == "core" ? NR : $3
+    }' "$readme")
+done
+
+# room <file>: sets REPLY to its room's first name; "" where the README has none.
+declare -A known=()
+room() {
+  local name best=
+  if [[ ! -v known[$1] ]]; then
+    for name in "${!row[@]}"; do
+      [[ ${1%.*} != "${name%.*}" && ($name != */ || $1 != "$name"*) ]] || ((${#name} <= ${#best})) || best=$name
+    done
+    known[$1]=${best:+${row[$best]}}
+  fi
+  REPLY=${known[$1]}
+}
+
+# within <file> <header of its library>: whether its room may include the header's.
+within() {
+  local from to
+  room "$1" && from=$REPLY
+  room "$2" && to=$REPLY
+  [[ $from != "$to" ]] || return 0
+  if [[ -v door[$to] ]]; then
+    [[ $1 == "${door[$to]}" || (${door[$to]} == */ && $1 == "${door[$to]}"*) ]]
+  elif [[ -v place[$to] && ! -v door[$from] ]]; then
+    [[ -v place[$from] ]] && ((place[$to] < place[$from])) || [[ " ${upward[*]} " == *" $1:$(basename "$to") "* ]]
+  fi
+}
+
 # allowed <file> <header>: whether the file may include it. First match decides.
 allowed() {
   local file=$1 header=$2 layer=${1%%/*}
@@ -40,9 +97,9 @@ allowed() {
     leat/comm/transports/local/* | leat/comm/transports/mpi/* | leat/comm/transports/nccl/*)
       [[ leat/${file%/*} == "${header%/*}" || $file == comm/communicator.cpp || $layer == tests ]]
       ;;
-    # Of csp, everybody else sees what is on top and the seam.
+    # Of csp, everybody else sees what is on top, the seam, and what it stands on.
     leat/csp/*/*)
-      [[ $header == leat/csp/wait/* || $layer == csp || $file == tests/csp/* || $file == bench/csp/* ]] &&
+      [[ $header == leat/csp/@(wait|base)/* || $layer == csp || $file == tests/csp/* || $file == bench/csp/* ]] &&
         [[ " ${below[$layer]} " == *" csp "* && $file != *.c && $file != bench/peers/* ]]
       ;;
     leat/feeder/interop/c/*)
@@ -128,8 +185,24 @@ while IFS=: read -r file line text; do
   if ! allowed "$file" "$header"; then
     echo "$file:$line: may not include $header"
     violations=$((violations + 1))
+  elif [[ $header == leat/${file%%/*}/* ]] && ! within "$file" "${header#leat/}"; then
+    echo "$file:$line: may not include $header: ${file%%/*}/README.md tells why"
+    violations=$((violations + 1))
   fi
 done <<<"$includes"
+while IFS= read -r file; do
+  room "$file"
+  [[ -n $REPLY ]] && continue
+  echo "$file: is in no room of ${file%%/*}/README.md"
+  violations=$((violations + 1))
+done < <(for library in $(printf '%s\n' "${!place[@]}" | cut -d/ -f1 | sort -u); do
+  find "$library" -name '*.h' -o -name '*.cpp'
+done)
+while IFS= read -r at; do
+  echo "$at: may not tell an exploring or a chaos build from others"
+  violations=$((violations + 1))
+done < <([[ ! -d csp ]] || grep -rnE 'LEAT_EXPLORE|LEAT_CHAOS|kExploring|hooks::|sched_point' csp --include='*.h' --include='*.cpp' |
+  grep -vE '^csp/(base/|explore|fiber/stack|io/watch\.cpp)' | cut -d: -f1,2)
 while IFS= read -r place; do
   echo "$place: may not start a thread: use start_thread()"
   violations=$((violations + 1))

@@ -38,8 +38,8 @@ forbid examples/a.cpp '"tests/support/run.h"'
 forbid gpu/e.h '"leat/csp/sched/scheduler_core.h"'
 forbid feeder/e.cpp '"leat/csp/fiber/fiber.h"'
 forbid overlap/a.cpp '"leat/csp/channel/core.h"'
-forbid examples/b.cpp '"leat/csp/base/atomic.h"'
-forbid tests/feeder/a_test.cpp '"leat/csp/base/atomic.h"'
+forbid examples/b.cpp '"leat/csp/io/poller.h"'
+forbid tests/feeder/a_test.cpp '"leat/csp/fiber/stack.h"'
 forbid bench/gpu/e.cpp '"leat/csp/sched/worker.h"'
 forbid tests/csp/a_test.cpp '<boost/fiber/fiber.hpp>'
 forbid tests/gpu/host/stream_test.cpp '<cuda_runtime_api.h>'
@@ -70,6 +70,39 @@ forbid bench/csp/c.cpp '"peer.h"'
 forbid bench/gpu/d.cpp '<cuda_runtime.h>'
 forbid bench/peers/csp/a.cpp '<boost/context/fiber.hpp>'
 forbid bench/peers/csp/b.cpp '"absent.h"'
+# Rooms, as a README's tables have them.
+mkdir "$tree/pipeline"
+cat >"$tree/pipeline/README.md" <<'END'
+| room, each on those above | contents |
+|---|---|
+| `low/`, `low.h` | |
+| `high/`, `high.h` | |
+
+| optional room | its door | contents |
+|---|---|---|
+| `extra/`, `extra.h` | `high/door.cpp` | |
+| `alone.h` | none | |
+| `told.h` | `program/` | |
+| `program/` | none | |
+END
+plant pipeline/alone.cpp '"leat/pipeline/alone.h"'
+plant pipeline/program/main.cpp '"leat/pipeline/told.h"'
+plant pipeline/low/a.cpp '"leat/pipeline/low.h"'
+plant pipeline/high/a.cpp '"leat/pipeline/low/a.h"'
+plant pipeline/high/door.cpp '"leat/pipeline/extra.h"'
+plant pipeline/extra/a.cpp '"leat/pipeline/high.h"'
+forbid_room() {
+  plant "$@"
+  expected+=("$1: $(tr -d '<>"' <<<"$2"): pipeline/README.md tells why")
+}
+forbid_room pipeline/low/b.cpp '"leat/pipeline/high/a.h"'
+forbid_room pipeline/low.h '"leat/pipeline/high.h"'
+forbid_room pipeline/high/b.cpp '"leat/pipeline/extra/a.h"'
+forbid_room pipeline/extra/b.cpp '"leat/pipeline/alone.h"'
+forbid_room pipeline/alone.h '"leat/pipeline/extra.h"'
+forbid_room pipeline/extra/c.cpp '"leat/pipeline/told.h"'
+echo '#pragma once' >"$tree/pipeline/homeless.h"
+echo '#if defined(LEAT_EXPLORE)' >"$tree/csp/k.h"
 echo '// std::jthread other([] {});  // of a user' >"$tree/gpu/started.cpp"
 echo 'const std::jthread other([] {});' >>"$tree/gpu/started.cpp"
 if bash "$layering" "$tree" >"$tree/found.txt"; then
@@ -82,4 +115,8 @@ diff <(printf '%s\n' "${expected[@]}" | sort) \
 [[ $(grep -c 'may not start a thread' "$tree/found.txt") == 1 ]] &&
   grep -q '^gpu/started.cpp:2: may not start a thread' "$tree/found.txt" ||
   { echo "FAIL: a thread that is started without start_thread() is not found"; exit 1; }
+grep -q '^pipeline/homeless.h: is in no room' "$tree/found.txt" ||
+  { echo "FAIL: a file in no room is not found"; exit 1; }
+grep -q '^csp/k.h:1: may not tell an exploring' "$tree/found.txt" ||
+  { echo "FAIL: a macro of exploring is not found"; exit 1; }
 echo "${#expected[@]} planted, ${#expected[@]} found"

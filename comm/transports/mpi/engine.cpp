@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "leat/csp/base/start_thread.h"
@@ -25,8 +23,6 @@ constexpr Duration kLeastRest = std::chrono::microseconds(20);
 constexpr Duration kMostSleep = std::chrono::milliseconds(100);
 // How long a rank that fails tries to tell the others.
 constexpr Duration kTelling = std::chrono::milliseconds(100);
-// Of each of a failure's texts, as another rank hears it.
-constexpr std::size_t kMostText = kInlineBytes / 3 - 1;
 
 // On the caller's clock.
 TimePoint after_deadline(const OpenOptions& options) noexcept {
@@ -34,19 +30,6 @@ TimePoint after_deadline(const OpenOptions& options) noexcept {
 }
 
 TimePoint now_here() noexcept { return SteadyClock::instance().now(); }
-
-// The failure that another rank tells.
-Failure failure_of(const Message& message) {
-  const Header& header = message.header;
-  Failure failure{.is_mismatch = header.is_absent, .peer = header.tag};
-  std::string_view rest(reinterpret_cast<const char*>(message.data), header.bytes);
-  for (std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
-    const std::size_t end = rest.find('\0');
-    *one = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  }
-  return failure;
-}
 
 }  // namespace
 
@@ -297,7 +280,7 @@ void Engine::received(const Message& message) {
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   if (header.kind == MessageKind::kFail) {
     was_told_ = true;
-    fail(failure_of(message), false);
+    fail(failure_in(header, data), false);
   } else if (header.kind == MessageKind::kFailed) {
     peer.blames = header.tag;
     if (const std::shared_ptr<World> world = world_.lock()) {
@@ -343,14 +326,8 @@ void Engine::ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_
 
 void Engine::received_question(int from, const Header& header) {
   const auto tell = [this, from, number = header.value](const Answer& answer) {
-    call([this, from, number, answer] {
-      const std::size_t count = std::min(answer.whom.size(), kInlineBytes / sizeof(Wait));
-      wire_->send(from,
-                  {.kind = MessageKind::kAnswer,
-                   .is_absent = answer.waits,
-                   .bytes = static_cast<std::uint32_t>(count * sizeof(Wait)),
-                   .value = number},
-                  answer.whom.data());
+    call([this, from, told = message_of(answer, number)] {
+      wire_->send(from, told.header, told.data.data());
     });
   };
   if (const std::shared_ptr<World> world = world_.lock()) {
@@ -365,10 +342,7 @@ void Engine::received_answer(const Message& message) {
     return one.number == message.header.value;
   });
   if (open == asked_.end()) return;
-  Answer answer{.waits = message.header.is_absent,
-                .whom = std::vector<Wait>(message.header.bytes / sizeof(Wait))};
-  std::memcpy(answer.whom.data(), message.data, answer.whom.size() * sizeof(Wait));
-  open->inquiry->answer(open->question, std::move(answer));
+  open->inquiry->answer(open->question, answer_in(message.header, message.data));
   asked_.erase(open);
 }
 
@@ -401,30 +375,16 @@ void Engine::halt(const Failure& failure, bool tell) noexcept {
   if (stopped_) return;
   try {
     const bool speaks = !was_told_ || !taken_.posted.empty();
-    send_posted();  // what this rank said before: that it leaves, and why
-    if (!was_told_) tell_failure(failure, tell);
+    send_posted();     // what this rank said before: that it leaves, and why
+    if (!was_told_) {  // the last message
+      const KeptMessage last = message_of(failure, tell);
+      wire_->send_to_others(everyone_, last.header, last.data.data());
+    }
     const TimePoint until = now_here() + kTelling;
     while (speaks && wire_->poll_headers() && now_here() < until) yield_cpu();
   } catch (const std::exception&) {  // MPI has failed: the others find out by themselves
   }
   stopped_ = true;
-}
-
-// The last message. `fail_others`: they fail, too; else it answers what they might ask.
-void Engine::tell_failure(const Failure& failure, bool fail_others) {
-  std::string text;
-  if (fail_others) {
-    for (const std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
-      text += std::string_view(*one).substr(0, kMostText);
-      text += '\0';
-    }
-  }
-  wire_->send_to_others(everyone_,
-                        {.kind = fail_others ? MessageKind::kFail : MessageKind::kFailed,
-                         .is_absent = failure.is_mismatch,
-                         .bytes = static_cast<std::uint32_t>(text.size()),
-                         .tag = failure.peer},
-                        text.data());
 }
 
 }  // namespace leat::comm::mpi

@@ -141,7 +141,6 @@ class Engine {
   void received_question(int from, const Header& header);
   void received_answer(const Message& message);
   void end_finished(bool all);
-  void tell_failure(const Failure& failure, bool fail_others);
   void halt(const Failure& failure, bool tell) noexcept;
 
   const OpenOptions options_;

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "leat/comm/transports/blame.h"
 #include "leat/comm/transports/operation.h"
 
 namespace leat::comm::mpi {
@@ -53,8 +54,7 @@ struct Header {
   std::int32_t unused_too = 0;
   std::uint64_t context = 0;
   Signature signature;
-  std::uint64_t value =
-      0;  // kCall: samples. kSend, kTaken: the send's id. kAsk, kAnswer: the question's
+  std::uint64_t value = 0;  // kCall: samples. kSend, kTaken: the send's id. Others: the question's
 };
 static_assert(sizeof(Header) == 64);
 
@@ -68,11 +68,20 @@ inline constexpr std::size_t kMessageBytes = sizeof(Header) + kInlineBytes;
   return signature.on_device ? 0 : signature.count;
 }
 
-/// A message that waits for what this rank has not begun.
+/// A message with its data: one that waits for what this rank has not begun, or is to be sent.
 struct KeptMessage {
   int from = 0;
   Header header;
   std::vector<std::byte> data;
 };
+
+/// That this rank's world has failed. `fail_others`: theirs fail too, with this failure's texts (as
+/// far as they fit); else it answers, once for all, what they might ask.
+[[nodiscard]] KeptMessage message_of(const Failure& failure, bool fail_others);
+/// The answer to a question, with as many ranks as fit.
+[[nodiscard]] KeptMessage message_of(const Answer& answer, std::uint64_t question);
+/// What a kFail says, and a kAnswer.
+[[nodiscard]] Failure failure_in(const Header& header, const std::byte* data);
+[[nodiscard]] Answer answer_in(const Header& header, const std::byte* data);
 
 }  // namespace leat::comm::mpi

@@ -168,50 +168,50 @@ void NcclTransport::message_came(Work& work) {
       const SpinLockGuard guard(lock_);
       ++of.agreed;
     }
-    ask_for_orders(of);
+    ask_for_keys(of);
   } else {
-    send_order(of, static_cast<std::int64_t>(key));
+    send_key(of, static_cast<std::int64_t>(key));
   }
 }
 
-void NcclTransport::send_order(Messages& messages, std::int64_t key) noexcept {
-  Order* order = nullptr;
+void NcclTransport::send_key(Messages& messages, std::int64_t key) noexcept {
+  KeyNotice* notice = nullptr;
   {
     const SpinLockGuard guard(lock_);
     works_.begin();
     messages.lane->push(*take_first(messages, static_cast<std::uint64_t>(key)));
-    if (unused_orders_.empty()) unused_orders_.emplace_back();
-    orders_.splice(orders_.end(), unused_orders_, unused_orders_.begin());
-    order = &orders_.back();
-    order->self = std::prev(orders_.end());
-    order->owner = this;
-    order->key = key;
-    order->operation = {.signature = {.kind = OperationKind::kSend,
-                                      .dtype = DType::kInt64,
-                                      .count = 1,
-                                      .number = messages.ordered++},
-                        .peer = 1,
-                        .in = &order->key,
-                        .owner = order,
-                        .is_patient = true,
-                        .is_hidden = true};
+    if (unused_keys_.empty()) unused_keys_.emplace_back();
+    keys_.splice(keys_.end(), unused_keys_, unused_keys_.begin());
+    notice = &keys_.back();
+    notice->self = std::prev(keys_.end());
+    notice->owner = this;
+    notice->key = key;
+    notice->operation = {.signature = {.kind = OperationKind::kSend,
+                                       .dtype = DType::kInt64,
+                                       .count = 1,
+                                       .number = messages.ordered++},
+                         .peer = 1,
+                         .in = &notice->key,
+                         .owner = notice,
+                         .is_patient = true,
+                         .is_hidden = true};
   }
-  order->operation.finished = [](Operation& operation, const Failure* /*failure*/) noexcept {
-    auto& sent = *static_cast<Order*>(operation.owner);
+  notice->operation.finished = [](Operation& operation, const Failure* /*failure*/) noexcept {
+    auto& sent = *static_cast<KeyNotice*>(operation.owner);
     NcclTransport& self = *sent.owner;
     {
       const SpinLockGuard guard(self.lock_);
-      self.unused_orders_.splice(self.unused_orders_.begin(), self.orders_, sent.self);
+      self.unused_keys_.splice(self.unused_keys_.begin(), self.keys_, sent.self);
     }
     self.works_.end();
   };
   messages.lane->ring();
   works_.begin();
-  messages.beside->begin(order->operation);
+  messages.beside->begin(notice->operation);
 }
 
-// One at a time. An order that is here already comes within begin().
-void NcclTransport::ask_for_orders(Messages& messages) noexcept {
+// One at a time. A key that is here already comes within begin().
+void NcclTransport::ask_for_keys(Messages& messages) noexcept {
   for (bool is_first = true;; is_first = false) {
     {
       const SpinLockGuard guard(lock_);
@@ -219,24 +219,24 @@ void NcclTransport::ask_for_orders(Messages& messages) noexcept {
       messages.is_in_loop = !messages.is_asking && messages.ordered < messages.agreed;
       if (!messages.is_in_loop) return;
       messages.is_asking = true;
-      messages.order = {.signature = {.kind = OperationKind::kRecv,
-                                      .dtype = DType::kInt64,
-                                      .count = 1,
-                                      .number = messages.ordered++},
-                        .peer = 0,
-                        .out = &messages.key,
-                        .finished = &NcclTransport::order_came,
-                        .owner = &messages,
-                        .is_patient = true,
-                        .is_hidden = true};
+      messages.next = {.signature = {.kind = OperationKind::kRecv,
+                                     .dtype = DType::kInt64,
+                                     .count = 1,
+                                     .number = messages.ordered++},
+                       .peer = 0,
+                       .out = &messages.key,
+                       .finished = &NcclTransport::key_came,
+                       .owner = &messages,
+                       .is_patient = true,
+                       .is_hidden = true};
     }
     works_.begin();
-    messages.beside->begin(messages.order);
+    messages.beside->begin(messages.next);
   }
 }
 
-void NcclTransport::order_came(Operation& order, const Failure* failure) noexcept {
-  auto& messages = *static_cast<Messages*>(order.owner);
+void NcclTransport::key_came(Operation& next, const Failure* failure) noexcept {
+  auto& messages = *static_cast<Messages*>(next.owner);
   NcclTransport& self = *messages.owner;
   if (failure == nullptr) {
     {
@@ -246,7 +246,7 @@ void NcclTransport::order_came(Operation& order, const Failure* failure) noexcep
       messages.is_asking = false;
     }
     messages.lane->ring();
-    self.ask_for_orders(messages);
+    self.ask_for_keys(messages);
   }
   self.works_.end();
 }

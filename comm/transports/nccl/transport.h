@@ -65,27 +65,27 @@ class NcclTransport final : public comm::Transport {
     std::shared_ptr<Lane> lane;               // for messages to oneself: the received ones'
     std::list<Work*> begun;                   // in the order of begin()
     std::uint64_t agreed = 0;                 // received ones
-    std::uint64_t ordered = 0;                // for which an order was sent, or asked for
-    bool is_asking = false;                   // for the next order
+    std::uint64_t ordered = 0;                // whose key was sent, or asked for
+    bool is_asking = false;                   // for the next key
     bool is_in_loop = false;
-    Operation order;
-    std::int64_t key = 0;  // of the order
+    Operation next;
+    std::int64_t key = 0;  // that came
   };
-  /// An order under way.
-  struct Order {
+  /// Tells the receiver which message is next, by its key. Under way.
+  struct KeyNotice {
     NcclTransport* owner = nullptr;
     Operation operation;
     std::int64_t key = 0;
-    std::list<Order>::iterator self;
+    std::list<KeyNotice>::iterator self;
   };
 
   [[nodiscard]] Work& prepare(Operation& operation);
   static void agreed(Operation& agreement, const Failure* failure) noexcept;
   void collective_came(std::uint64_t number, Work* work) noexcept;
   void message_came(Work& work);
-  void send_order(Messages& messages, std::int64_t key) noexcept;
-  void ask_for_orders(Messages& messages) noexcept;
-  static void order_came(Operation& order, const Failure* failure) noexcept;
+  void send_key(Messages& messages, std::int64_t key) noexcept;
+  void ask_for_keys(Messages& messages) noexcept;
+  static void key_came(Operation& next, const Failure* failure) noexcept;
   void open_lanes(const Operation& operation);
   [[nodiscard]] Messages& messages_of(int peer, bool received);
   [[nodiscard]] std::shared_ptr<comm::Transport> beside_of(std::uint64_t salt,
@@ -103,8 +103,8 @@ class NcclTransport final : public comm::Transport {
   std::uint64_t next_ LEAT_GUARDED_BY(lock_) = 0;      // collective
   std::vector<Turn> turns_ LEAT_GUARDED_BY(lock_);     // a ring, by number
   std::map<std::pair<int, bool>, Messages> messages_ LEAT_GUARDED_BY(lock_);
-  std::list<Order> orders_ LEAT_GUARDED_BY(lock_);
-  std::list<Order> unused_orders_ LEAT_GUARDED_BY(lock_);
+  std::list<KeyNotice> keys_ LEAT_GUARDED_BY(lock_);
+  std::list<KeyNotice> unused_keys_ LEAT_GUARDED_BY(lock_);
 };
 
 }  // namespace leat::comm::nccl
