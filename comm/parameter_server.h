@@ -105,8 +105,8 @@ struct ServerOptions {
   Policy policy = Policy::kPriority;
   /// The size of a piece in bytes, rounded down to whole elements, at least one; more than 0.
   std::size_t partition_bytes = std::size_t{4} << 20;
-  /// Bytes in flight from a queue: the next piece starts if it fits, or if nothing is in flight. More
-  /// than 0.
+  /// Bytes in flight from a queue: the next piece starts if it fits, or if nothing is in flight.
+  /// More than 0.
   std::size_t credit_bytes = std::size_t{16} << 20;
   /// The device whose memory holds a worker's parameters. None: memory that the CPU reaches.
   std::optional<gpu::Device> device = {};
