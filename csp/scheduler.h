@@ -207,6 +207,7 @@ class Shield {
 /// a fiber of `scheduler` itself and on a plain thread. Made and destroyed on the same fiber.
 class ExpectWakeFrom {
  public:
+  /// Begins to expect a wake-up by a fiber of `scheduler`.
   [[nodiscard]] explicit ExpectWakeFrom(const SchedulerCore& scheduler) {
     const SchedulerCore* const caller = calling_scheduler();
     if (caller != nullptr && caller != &scheduler) outside_.emplace();

@@ -177,7 +177,8 @@ int select_several(Cases&... cases) {
         earliest_deadline(cases...).deadline.is_now() ? Deadline::now() : Deadline::now_of_wait();
     for (; count > 0; --count) {
       std::uint64_t rest = ready;
-      for (std::size_t skip = choose_case(count); skip > 0; --skip) rest &= rest - 1;
+      for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip)
+        rest &= rest - 1;
       const int chosen = std::countr_zero(rest);
       Case operation;
       bool done = false;
