@@ -69,7 +69,7 @@ void Server::handle(const Notice& notice) {
       clients_[client_of(notice.from)].awaited = notice.step;
       tell_of_round();
       break;
-    case kLeave: left(client_of(notice.from), -1); break;
+    case kLeave: left(client_of(notice.from), std::nullopt); break;
     default: break;  // not for this side
   }
 }
@@ -290,13 +290,11 @@ void Server::offer_all(std::uint32_t owned) {
 
 void Server::tell_missing(std::uint32_t owned, std::size_t client, const Client& missing) {
   share(owned, client).is_wanted = false;
-  const bool failed = missing.blames >= 0;  // then another rank is the cause
-  endpoint_.tell(
-      clients_[client].rank,
-      {.kind = kMissing,
-       .tensor = plan_.pieces[owned_[owned].piece].tensor,
-       .piece = failed ? 1U : 0U,
-       .value = static_cast<std::uint64_t>(failed ? missing.blames : wait_for(missing).rank)});
+  const int cause = missing.blames.value_or(wait_for(missing).rank);
+  endpoint_.tell(clients_[client].rank, {.kind = kMissing,
+                                         .tensor = plan_.pieces[owned_[owned].piece].tensor,
+                                         .piece = missing.blames ? 1U : 0U,
+                                         .value = static_cast<std::uint64_t>(1 + cause)});
 }
 
 // Tells the workers that wait for the end of a round, if a worker has left that is missing.
@@ -314,7 +312,7 @@ void Server::tell_of_round() {
   }
 }
 
-void Server::left(std::size_t client, int blames) {
+void Server::left(std::size_t client, std::optional<int> blames) {
   if (std::exchange(clients_[client].has_left, true)) return;
   clients_[client].blames = blames;
   if (options_.synchronous) tell_of_round();
@@ -332,13 +330,16 @@ void Server::check_end() {
 // If a worker has failed because a rank did not come.
 std::optional<Failure> Server::failure_of_clients() const {
   const auto one = std::ranges::find_if(
-      clients_, [](int rank) { return rank >= 0; }, &Client::blames);
+      clients_, [](const std::optional<int>& cause) { return cause.has_value(); }, &Client::blames);
   if (one == clients_.end()) return std::nullopt;
   const std::string left = std::to_string(wait_for(*one).rank);
-  return Failure{.peer = one->blames,
-                 .operation = "serve",
-                 .what = "rank " + left + " has failed because it waited for rank " +
-                         std::to_string(one->blames) + ", which did not come"};
+  const int cause = *one->blames;
+  return Failure{
+      .peer = cause,
+      .operation = "serve",
+      .what = "rank " + left + " has failed because " +
+              (cause < 0 ? "ranks waited for each other"
+                         : "it waited for rank " + std::to_string(cause) + ", which did not come")};
 }
 
 void Server::leave() {

@@ -69,7 +69,7 @@ class Server final : public Side {
     std::uint64_t samples = 0;  // in it
     std::uint64_t awaited = 0;  // the last step that it waits for the end of, or did
     bool has_left = false;
-    int blames = -1;  // it has failed because of this rank of the world
+    std::optional<int> blames;  // it has failed because of this rank of the world; -1: of none
   };
 
   [[nodiscard]] std::size_t client_of(int rank) const noexcept;
@@ -93,7 +93,7 @@ class Server final : public Side {
   void offer_all(std::uint32_t owned);
   void tell_missing(std::uint32_t owned, std::size_t client, const Client& missing);
   void tell_of_round();
-  void left(std::size_t client, int blames);
+  void left(std::size_t client, std::optional<int> blames);
   void check_end();
   [[nodiscard]] std::optional<Failure> failure_of_clients() const;
 

@@ -78,12 +78,12 @@ void Worker::handle(const Notice& notice) {
       break;
     }
     case kMissing: {
-      const int rank = static_cast<int>(notice.value);
+      const int rank = static_cast<int>(notice.value) - 1;
       const bool has_left = notice.piece == 0;
+      const std::string who = rank < 0 ? "a rank that waits" : "rank " + std::to_string(rank);
       endpoint_.fail(notice.tensor, rank, has_left,
-                     "rank " + std::to_string(rank) +
-                         (has_left ? " has left, and this rank waits for its gradient"
-                                   : " has not come by the deadline, and others have failed"));
+                     who + (has_left ? " has left, and this rank waits for its gradient"
+                                     : " has not come by the deadline, and others have failed"));
       break;
     }
     default: break;  // not for this side
@@ -372,11 +372,16 @@ void Worker::check_deadline(TimePoint now) {
   const auto late = std::ranges::min_element(open_, {}, [](const OpenCall& one) {
     return one.unready > 0 ? TimePoint::max() : one.since;
   });
-  const bool sends = late->kind == TrainerCall::Kind::kSend;
-  const auto one = std::ranges::find_if(variables_, [&](const Variable& variable) {
+  bool sends = late->kind == TrainerCall::Kind::kSend;
+  auto one = std::ranges::find_if(variables_, [&](const Variable& variable) {
     return (sends ? variable.send : variable.fetch) == late->operation &&
            (sends ? variable.to_send : variable.to_fetch) > 0;
   });
+  if (one == variables_.end()) {  // a barrier: names what is under way
+    one = std::ranges::find_if(
+        variables_, [](const Variable& any) { return any.to_send > 0 || any.to_fetch > 0; });
+    sends = one != variables_.end() && one->to_send > 0;
+  }
   Failure failure{.operation = "ParameterServer",
                   .what = "a barrier has not ended by the deadline"};
   if (one != variables_.end()) {

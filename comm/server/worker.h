@@ -2,9 +2,8 @@
 //
 // Always true:
 //  - Of each piece, a worker has at most one push and one pull under way.
-//  - A worker's barriers are one at a time: the next is told once all servers have done the round
-//  of
-//    the last.
+//  - A worker's barriers are one at a time: the next is told once all servers have done the last
+//    one's round.
 #pragma once
 
 #include <atomic>

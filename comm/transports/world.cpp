@@ -194,12 +194,6 @@ void World::add_listener(int rank, std::uint64_t context, const Channel<Notice>&
   static_cast<void>(notices.try_send(Notice{.kind = kDead}));
 }
 
-void World::remove_listener(const Channel<Notice>& notices) noexcept {
-  answer(notices, [](const Wait&, bool) { return Answer(); });
-  const SpinLockGuard guard(lock_);
-  std::erase_if(listeners_, [&](const Listener& one) { return one.notices == notices; });
-}
-
 void World::add_companion(Companion& companion) {
   const std::scoped_lock lock(stopping_);
   companions_.push_back(&companion);
@@ -231,6 +225,18 @@ struct World::Question {
     tell(all);
   }
 };
+
+void World::remove_listener(const Channel<Notice>& notices) noexcept {
+  std::vector<Asked> asked;
+  {
+    const SpinLockGuard guard(lock_);
+    const auto here = std::ranges::find(listeners_, notices, &Listener::notices);
+    if (here == listeners_.end()) return;
+    asked.swap(here->asked);
+    listeners_.erase(here);
+  }
+  for (const Asked& one : asked) one.question->add({});
+}
 
 void World::ask_here(const Wait& asked, std::function<void(const Answer&)> tell) {
   const auto question = std::make_shared<Question>();

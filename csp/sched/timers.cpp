@@ -12,7 +12,7 @@ bool is_before(const Timer& a, const Timer& b) noexcept {
 int rank_of(const Timer* timer) noexcept { return timer != nullptr ? timer->rank : 0; }
 
 // Sets the timer's rank, once its children are in place. Returns whether the rank has changed.
-bool settle(Timer& timer) noexcept {
+bool restore(Timer& timer) noexcept {
   if (rank_of(timer.left) < rank_of(timer.right)) std::swap(timer.left, timer.right);
   const int before = std::exchange(timer.rank, rank_of(timer.right) + 1);
   return timer.rank != before;
@@ -35,7 +35,7 @@ Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
     last = std::exchange(a, a->right);
   }
   append(a != nullptr ? a : b);
-  for (; last != nullptr; last = last->parent) settle(*last);
+  for (; last != nullptr; last = last->parent) restore(*last);
   return root;
 }
 
@@ -60,7 +60,7 @@ void TimerHeap::remove(Timer& timer) noexcept {
   (above->left == &timer ? above->left : above->right) = below;
   // Of the timers whose rank goes down, each has a larger one than the timer below it: they are
   // few.
-  while (above != nullptr && settle(*above)) above = above->parent;
+  while (above != nullptr && restore(*above)) above = above->parent;
 }
 
 Timer& TimerHeap::pop() noexcept {

@@ -1,5 +1,5 @@
-// Each action is looked at twice: once to note its place, and once to compare it with the places of
-// those that have to be before or after it.
+// Each action is looked at twice: once to note its position, and once to compare it with the
+// positions of those that have to be before or after it.
 
 #include "leat/pipeline/check/structure.h"
 
@@ -37,9 +37,9 @@ class Checker {
       return std::move(findings_);
     }
     if (!all_in_range() || !all_forwards_there()) return std::move(findings_);
-    note_places();
-    each([&](std::size_t row, std::size_t column, Position place, const Action& action) {
-      check(row, column, place, action);
+    note_positions();
+    each([&](std::size_t row, std::size_t column, Position position, const Action& action) {
+      check(row, column, position, action);
     });
     check_missing();
     if (findings_.empty()) check_channels();
@@ -63,12 +63,12 @@ class Checker {
   template <class Look>
   void each(Look&& look) {
     for (std::size_t row = 0; row < schedule_.rows.size(); ++row) {
-      Position place{0, 0};
+      Position position{0, 0};
       for (std::size_t column = 0; column < schedule_.rows[row].size(); ++column) {
-        place.column = static_cast<std::uint32_t>(column);
+        position.column = static_cast<std::uint32_t>(column);
         for (const Action& action : schedule_.rows[row][column]) {
-          look(row, column, place, action);
-          ++place.number;
+          look(row, column, position, action);
+          ++position.number;
         }
       }
     }
@@ -114,9 +114,9 @@ class Checker {
   }
 
   Position& at(std::int32_t stage, std::int32_t microbatch, Op op) {
-    return places_[static_cast<std::size_t>(stage) *
-                       static_cast<std::size_t>(schedule_.microbatches) +
-                   static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(op)];
+    return positions_[static_cast<std::size_t>(stage) *
+                          static_cast<std::size_t>(schedule_.microbatches) +
+                      static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(op)];
   }
   /// B, or I if it has none.
   Position& input_gradient(std::int32_t stage, std::int32_t microbatch) {
@@ -127,22 +127,22 @@ class Checker {
     return ranks_[static_cast<std::size_t>(stage)] == static_cast<int>(row);
   }
 
-  void note_places() {
+  void note_positions() {
     ranks_ = ranks_of_stages(schedule_);
-    places_.resize(static_cast<std::size_t>(schedule_.stages) *
-                   static_cast<std::size_t>(schedule_.microbatches));
+    positions_.resize(static_cast<std::size_t>(schedule_.stages) *
+                      static_cast<std::size_t>(schedule_.microbatches));
     for (std::int32_t s = 0; s < schedule_.stages; ++s) {
       last_.push_back({{}, {.stage = s, .op = Op::kBackward, .microbatch = 0}});
     }
     reduced_.resize(static_cast<std::size_t>(schedule_.stages));
-    each([&](std::size_t row, std::size_t column, Position place, const Action& action) {
+    each([&](std::size_t row, std::size_t column, Position position, const Action& action) {
       if (!is_here(row, action.stage)) {
         fail(row, column,
              to_string(action) + ": stage " + std::to_string(action.stage) + " is on rank " +
                  std::to_string(ranks_[static_cast<std::size_t>(action.stage)]) + ", too");
       }
       if (action.op == Op::kBackward || action.op == Op::kBackwardWeight) {
-        last_[static_cast<std::size_t>(action.stage)] = {place, action};
+        last_[static_cast<std::size_t>(action.stage)] = {position, action};
       }
       if (!has_microbatch(action.op)) return;
       Position& noted = at(action.stage, action.microbatch, action.op);
@@ -151,43 +151,43 @@ class Checker {
             row, column,
             to_string(action) + " is there twice, first in column " + std::to_string(noted.column));
       } else {
-        noted = place;
+        noted = position;
       }
     });
   }
 
   /// Fails unless `before` has run when `action` begins.
-  void require_before(std::size_t row, std::size_t column, Position place, const Action& action,
+  void require_before(std::size_t row, std::size_t column, Position position, const Action& action,
                       const Position& before, const Action& needed) {
     if (!before.is_there()) {
       fail(row, column, to_string(action) + " is without " + to_string(needed));
-    } else if (before.number >= place.number) {
+    } else if (before.number >= position.number) {
       fail(row, column, to_string(action) + " is before " + to_string(needed));
     }
   }
   /// Likewise, and in an earlier cell.
-  void require_earlier(std::size_t row, std::size_t column, Position place, const Action& action,
+  void require_earlier(std::size_t row, std::size_t column, Position position, const Action& action,
                        const Position& before, const Action& needed) {
-    if (before.is_there() && before.number < place.number && before.column == place.column) {
+    if (before.is_there() && before.number < position.number && before.column == position.column) {
       fail(row, column,
            to_string(action) + " is in the cell of " + to_string(needed) +
                ": actions of a cell start together");
     } else {
-      require_before(row, column, place, action, before, needed);
+      require_before(row, column, position, action, before, needed);
     }
   }
 
-  void check(std::size_t row, std::size_t column, Position place, const Action& action) {
+  void check(std::size_t row, std::size_t column, Position position, const Action& action) {
     const std::int32_t s = action.stage;
     const std::int32_t m = action.microbatch;
     const auto of = [&](std::int32_t stage, Op op) {
       return Action{.stage = stage, .op = op, .microbatch = m};
     };
     const auto before = [&](std::int32_t stage, Op op) {
-      require_before(row, column, place, action, at(stage, m, op), of(stage, op));
+      require_before(row, column, position, action, at(stage, m, op), of(stage, op));
     };
     const auto earlier = [&](std::int32_t stage, Op op) {
-      require_earlier(row, column, place, action, at(stage, m, op), of(stage, op));
+      require_earlier(row, column, position, action, at(stage, m, op), of(stage, op));
     };
     // The value of the neighbour that this action uses.
     const auto from_neighbour = [&](std::int32_t stage, Op op, Op recv) {
@@ -197,9 +197,9 @@ class Checker {
       } else if (op == Op::kForward) {
         before(stage, op);
       } else {
-        const Position& place_there = input_gradient(stage, m);
+        const Position& needed_at = input_gradient(stage, m);
         const bool is_whole = at(stage, m, Op::kBackward).is_there();
-        require_before(row, column, place, action, place_there,
+        require_before(row, column, position, action, needed_at,
                        of(stage, is_whole ? Op::kBackward : Op::kBackwardInput));
       }
     };
@@ -240,7 +240,7 @@ class Checker {
       case Op::kWaitSendForward: before(s, Op::kSendForward); break;
       case Op::kWaitSendBackward: before(s, Op::kSendBackward); break;
       case Op::kReduceGrad:
-        require_before(row, column, place, action, last_[static_cast<std::size_t>(s)].first,
+        require_before(row, column, position, action, last_[static_cast<std::size_t>(s)].first,
                        last_[static_cast<std::size_t>(s)].second);
         if (reduced_[static_cast<std::size_t>(s)]++ > 0) {
           fail(row, column, to_string(action) + " is there twice");
@@ -349,7 +349,7 @@ class Checker {
   bool is_lowered_ = false;
   std::size_t actions_ = 0;
   std::vector<int> ranks_;
-  std::vector<std::array<Position, kWithMicrobatch>> places_;
+  std::vector<std::array<Position, kWithMicrobatch>> positions_;
   std::vector<std::pair<Position, Action>> last_;  // of each stage: its last B or W
   std::vector<int> reduced_;                       // of each stage: its REDUCE_GRADs so far
 };

@@ -283,10 +283,10 @@ void Engine::received(const Message& message) {
     fail(failure_in(header, data), false);
   } else if (header.kind == MessageKind::kFailed) {
     peer.blames = header.tag;
+    answer_for(from);
+    const auto cause = static_cast<std::uint64_t>(1 + header.tag);
     if (const std::shared_ptr<World> world = world_.lock()) {
-      world->tell_listeners({.from = from,
-                             .kind = World::kFailed,
-                             .value = static_cast<std::uint64_t>(1 + header.tag)});
+      world->tell_listeners({.from = from, .kind = World::kFailed, .value = cause});
     }
   } else if (header.kind == MessageKind::kAsk) {
     received_question(from, header);
@@ -294,6 +294,7 @@ void Engine::received(const Message& message) {
     received_answer(message);
   } else if (header.kind == MessageKind::kGoodbye) {
     peer.said_goodbye = true;
+    answer_for(from);
     for (const auto& [context, group] : groups_) {
       group->received(from, {.kind = MessageKind::kLeave}, nullptr);
     }
@@ -306,22 +307,31 @@ void Engine::received(const Message& message) {
 
 // ---- what ranks wait for
 
-// A rank that has ended its world, or MPI, has said before what there is to say.
+// What a rank has said of itself that has ended its world, or MPI.
+std::optional<Answer> Engine::last_words(int rank) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer.blames) return peer.said_goodbye ? std::optional(Answer()) : std::nullopt;
+  Answer answer{.waits = true};
+  if (*peer.blames >= 0) answer.whom.push_back({.rank = *peer.blames});
+  return answer;
+}
+
 void Engine::ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question) {
-  const Peer& peer = peers_[static_cast<std::size_t>(asked.rank)];
-  if (peer.blames) {
-    Answer answer{.waits = true};
-    if (*peer.blames >= 0) answer.whom.push_back({.rank = *peer.blames});
-    inquiry->answer(question, std::move(answer));
-  } else if (peer.said_goodbye) {
-    inquiry->answer(question, {});
-  } else {
-    asked_.push_back({++questions_, std::move(inquiry), question});
-    wire_->send(asked.rank, {.kind = MessageKind::kAsk,
-                             .tag = asked.by,
-                             .context = asked.context,
-                             .value = questions_});
+  std::erase_if(asked_, [](const Open& one) { return one.inquiry.use_count() == 1; });  // too late
+  if (const std::optional<Answer> known = last_words(asked.rank)) {
+    return inquiry->answer(question, *known);
   }
+  asked_.push_back({++questions_, asked.rank, std::move(inquiry), question});
+  wire_->send(
+      asked.rank,
+      {.kind = MessageKind::kAsk, .tag = asked.by, .context = asked.context, .value = questions_});
+}
+
+void Engine::answer_for(int rank) {
+  for (const Open& one : asked_) {
+    if (one.rank == rank) one.inquiry->answer(one.question, *last_words(rank));
+  }
+  std::erase_if(asked_, [&](const Open& one) { return one.rank == rank; });
 }
 
 void Engine::received_question(int from, const Header& header) {

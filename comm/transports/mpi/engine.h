@@ -121,6 +121,7 @@ class Engine {
   };
   struct Open {
     std::uint64_t number;
+    int rank;
     std::shared_ptr<Inquiry> inquiry;
     std::size_t question;
   };
@@ -140,6 +141,8 @@ class Engine {
   void received(const Message& message);
   void received_question(int from, const Header& header);
   void received_answer(const Message& message);
+  [[nodiscard]] std::optional<Answer> last_words(int rank) const;
+  void answer_for(int rank);
   void end_finished(bool all);
   void halt(const Failure& failure, bool tell) noexcept;
 

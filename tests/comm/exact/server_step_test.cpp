@@ -214,8 +214,8 @@ TEST(CommServerStep, ASynchronousStepOfOneWorkerTakesAsLongWithSeveralServers) {
 }
 
 /// What no schedule is faster than, of a worker: before the forward of layer k, all pieces of
-/// layers 0 to k come in on its line, one after the other, none of which is updated before all
-/// workers have run the backward of its layer, and it was pushed.
+/// layers 0 to k come in by its pull queue, one after the other, none of which is updated before
+/// all workers have run the backward of its layer, and it was pushed.
 Time lower_bound(const Step& step, std::size_t worker) {
   const std::vector<Time>& forward = step.forward[worker];
   Time least = ready_at(step, worker, 0) + std::accumulate(forward.begin(), forward.end(), Time{0});
@@ -238,7 +238,7 @@ Time lower_bound(const Step& step, std::size_t worker) {
 }
 
 /// What no schedule is faster than with one server: all gradients of all workers for layers 0 to k
-/// come in on its line, then a piece goes to the worker.
+/// come in by its pull queue, then a piece goes to the worker.
 Time lower_bound_of_server(const Step& step, std::size_t worker) {
   const std::vector<Time>& forward = step.forward[worker];
   Time least = 0;

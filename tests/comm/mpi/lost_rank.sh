@@ -64,6 +64,7 @@ joined=$("$report" "$folder"/rank-*.leat-comm || true) # 1: something is open
 words="^    (not called|not called, has left|no file): rank $lost\$"
 case $how in
   # It has called by now, or is not the one that is waited for.
+  exits) words="^    not called.*: ranks? (.*[ -])?$lost\$" ;; # another may not have come to it yet
   late*) words="^ranks? .* failed: .* waits for rank $lost longer" ;;
   stopped | chain*) words="^ranks? .* failed: .* rank $lost(, which)? does not answer" ;;
 esac
