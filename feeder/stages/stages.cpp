@@ -325,7 +325,8 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   from.has_failures = !from.failures.empty();
   from.bytes = enqueue_copies(ring, from, to, copying);
   from.mark(Mark::kCopyEnds, stream);
-  static_cast<StagedRecord&>(to) = from;
+  const StagedRecord& staged = from;
+  static_cast<StagedRecord&>(to) = staged;
   ring.tell(&Observer::copied, to);
   from.copied.record(stream);
   if (copying.transforms.has_value()) {

@@ -114,7 +114,8 @@ void DeviceTrace::read(BatchRecord& batch) noexcept {
 }
 
 void DeviceTrace::copied(BatchRecord& batch) noexcept {
-  note(batch, [&](TracedBatch& one, TimePoint) { one.record = batch; });
+  const StagedRecord& record = batch;
+  note(batch, [&](TracedBatch& one, TimePoint) { one.record = record; });
 }
 
 void DeviceTrace::handed_out(BatchRecord& batch) noexcept {
