@@ -127,12 +127,12 @@ struct StagedRecord {
   }
 };
 
-/// What the consumer and its lease write, which may be on another CPU than the copier.
-struct UsedRecord {
-  Duration busy = Duration::zero();  // if no stream is bound: the host's work on the batch
-  TimePoint step_end;                // likewise
-  // What each hand-over writes, in a cache line.
-  alignas(64) Duration starved = Duration::zero();  // the host's wait for the batch
+/// What the consumer and its lease write, which may be on another CPU than the copier: in a cache
+/// line of its own.
+struct alignas(64) UsedRecord {
+  Duration busy = Duration::zero();     // if no stream is bound: the host's work on the batch
+  TimePoint step_end;                   // likewise
+  Duration starved = Duration::zero();  // the host's wait for the batch
   PassId pass{};
   bool is_own_time = false;  // its clock is that of the stages and the device
   bool is_used = false;      // bound to a stream
