@@ -31,6 +31,8 @@
 
 namespace leat::feeder {
 
+class BatchSource;
+
 /// How often read() blocks its thread, for instance on the disk. Decides where read() is called.
 enum class Blocking : std::uint8_t {
   /// Never: memory, arithmetic. Called on the reader's fiber; a read may park. A long read occupies
@@ -72,6 +74,9 @@ class Dataset {
   /// the same digest. Sources of files compute it from the names, without folders, and the sizes of
   /// their files. 0: not known, and not compared. Constant.
   [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
+  /// Returns this dataset as one that makes batches as a whole (feeder/batch_source.h); null: its
+  /// samples are read one by one. Constant.
+  [[nodiscard]] virtual const BatchSource* as_batch_source() const noexcept { return nullptr; }
   /// A hint: the calling reader will read sample `index` < size() of `epoch` soon, after one or two
   /// other samples. `seed` is PrefetcherOptions::seed. An override may ask the processor to fetch
   /// the sample into its cache. It must not wait.

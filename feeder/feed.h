@@ -20,6 +20,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/stream.h"
@@ -97,6 +98,13 @@ class Feed {
   /// next_until() return its batches. Ends a receiver that is open. Does not wait for a batch.
   /// Throws as Epoch::begin() does, except for the failure of a stage.
   void start(std::uint64_t epoch);
+
+  /// With Order::kDrawn: gives the epoch that was begun last its next batch, `keys`. Batches are
+  /// filled as slots become free, and counted by their numbers. After a resume, the epoch is drawn
+  /// from its first batch again; what was released is left out. Does not wait.
+  void draw(DrawnKeys keys);
+  /// With Order::kDrawn: that epoch has no more batches.
+  void end_draws();
 
   /// As next(), but at most until `deadline`, a time of the caller's clock (leat::now()). Returns
   /// - ChannelStatus::ok, and the batch in `lease`. A batch that is staged is returned also after

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "leat/csp/clock.h"
@@ -67,6 +68,8 @@ class Lease {
   /// Binds no stream and does not wait. Their memory may be read and written once a stream is
   /// bound, or after await(). Valid as long as the lease.
   [[nodiscard]] TensorSet layout() const;
+  /// Returns the opaque bytes of a batch from a batch source. Valid as long as the lease.
+  [[nodiscard]] const std::string& opaque() const;
   /// Waits until the copy is done, whether or not a stream is bound: suspends the calling fiber,
   /// blocks a plain thread. For code that reads the memory without a stream. Throws GpuError,
   /// Cancelled, and std::logic_error if the lease is empty.

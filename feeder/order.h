@@ -9,8 +9,9 @@ namespace leat::feeder {
 enum class Order : std::uint8_t {
   kSequential,  // 0, 1, 2, ...
   kShuffled,    // a permutation, which (seed, epoch) determines
+  kDrawn,       // the caller's, batch by batch (Feed::draw)
 };
-/// "sequential", "shuffled".
+/// "sequential", "shuffled", "drawn".
 [[nodiscard]] const char* to_string(Order order) noexcept;
 
 /// What becomes of an epoch's last batch if the samples do not fill it.

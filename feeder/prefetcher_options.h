@@ -193,7 +193,8 @@ struct PrefetcherOptions {
   /// The largest piece of a copy, in bytes. 0: one device copies in one piece; several devices,
   /// which may share a link, copy in pieces of 8 MiB, so that no copy waits long for another.
   std::size_t copy_chunk_bytes = 0;
-  /// The most bytes of all pinned slots and of check_slots, over all devices; 0: no limit.
+  /// The most bytes of all pinned slots and of check_slots, over all devices; 0: no limit. A batch
+  /// of a batch source that needs more than its slot's share is not pinned.
   std::size_t max_pinned_bytes = 0;
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;

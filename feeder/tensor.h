@@ -68,7 +68,7 @@ class TensorSet {
   [[nodiscard]] Tensor operator[](std::string_view name) const;
   /// Returns the rows of the first tensor; unless samples are packed, of every tensor.
   [[nodiscard]] std::size_t rows() const noexcept {
-    return static_cast<std::size_t>(shapes_[0][0]);
+    return shapes_.empty() || shapes_[0].empty() ? 0 : static_cast<std::size_t>(shapes_[0][0]);
   }
 
  private:

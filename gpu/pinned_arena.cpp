@@ -1,6 +1,7 @@
 #include "leat/gpu/pinned_arena.h"
 
 #include <bit>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -11,19 +12,31 @@
 
 namespace leat::gpu {
 
-PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(device) {
+PinnedArena::PinnedArena(const Device& device, std::size_t bytes, PageSharing sharing)
+    : device_(device) {
   if (bytes == 0) throw std::invalid_argument("leat: PinnedArena: 0 bytes; at least 1");
   Backend& backend = *device_.backend();
-  reserve_memory(backend, MemorySpace::kPinned, bytes);
-  try {
+  const auto map = [&](std::optional<PageMapping>& pages) {
     try {
-      pages_.emplace(bytes, backend.info().numa_node);
+      pages.emplace(bytes, backend.info().numa_node, sharing);
     } catch (const std::bad_alloc&) {
       throw OutOfMemory(bytes,
                         "allocate an arena of " + std::to_string(bytes) +
                             " bytes of pinned memory on " + backend.info().name,
                         "out of memory; use smaller batches or fewer slots");
     }
+  };
+  if (sharing == PageSharing::kSharedUnpinned) {
+    map(unpinned_);
+    buffer_.emplace(device_, 1);  // its end waits for the work on the pages
+    data_ = unpinned_->data();
+    capacity_ = bytes;
+    fallback_reason_ = "it was asked for unpinned";
+    return;
+  }
+  reserve_memory(backend, MemorySpace::kPinned, bytes);
+  try {
+    map(pages_);
     data_ = pages_->data();
     capacity_ = bytes;
     try {
@@ -38,6 +51,7 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
     throw;
   }
   rollback_unless_abandoned(bytes);  // the buffer counts its own memory
+  if (sharing == PageSharing::kShared) unpinned_ = std::move(pages_);
   pages_.reset();
   buffer_.emplace(device_, bytes);
   data_ = buffer_->data();
@@ -71,6 +85,19 @@ PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {
   }
   used_ = begin + bytes;
   return {data_ + begin, bytes};
+}
+
+int PinnedArena::descriptor() const noexcept {
+  const std::optional<PageMapping>& pages = unpinned_ ? unpinned_ : pages_;
+  return pages ? pages->descriptor() : -1;
+}
+
+std::span<std::byte> PinnedArena::shared() const noexcept {
+  return {unpinned_ ? unpinned_->data() : data_, capacity_};
+}
+
+void PinnedArena::take_over(std::size_t bytes) noexcept {
+  if (unpinned_ && unpinned_->data() != data_) std::memcpy(data_, unpinned_->data(), bytes);
 }
 
 PagePlacement PinnedArena::placement() const {

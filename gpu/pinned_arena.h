@@ -9,11 +9,16 @@
 // a copy across two registrations is made in pieces). If the device cannot pin such pages, the
 // arena is a PinnedBuffer instead. placement() and fallback() tell the outcome.
 //
+// A shared arena is a memfd that other processes map and write to, by descriptor(); only this
+// process pins it. If the device cannot pin such pages, what others write has to be copied:
+// take_over().
+//
 // Counts against MemoryCaps::pinned_bytes. Allocated once: take() allocates nothing.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "leat/gpu/backend/page_mapping.h"
@@ -32,8 +37,8 @@ class PinnedArena {
  public:
   /// Allocates `bytes` bytes and pins the whole pages that hold them. Throws std::invalid_argument
   /// for 0 bytes; OutOfMemory if there is not enough memory; GpuError if the device's MemoryCaps do
-  /// not allow it.
-  PinnedArena(const Device& device, std::size_t bytes);
+  /// not allow it; std::system_error if a shared arena finds no descriptor.
+  PinnedArena(const Device& device, std::size_t bytes, PageSharing sharing = PageSharing::kPrivate);
   PinnedArena(const PinnedArena&) = delete;
   PinnedArena& operator=(const PinnedArena&) = delete;
   ~PinnedArena();
@@ -42,6 +47,14 @@ class PinnedArena {
   /// most 4096). Throws GpuError if not enough are left, std::invalid_argument for another
   /// alignment.
   [[nodiscard]] PinnedSpan take(std::size_t bytes, std::size_t alignment = 4096);
+
+  /// Returns the memfd of a shared arena, whose bytes are those of the arena; -1: it is private.
+  [[nodiscard]] int descriptor() const noexcept;
+  /// Returns the bytes of a shared arena that other processes write to.
+  [[nodiscard]] std::span<std::byte> shared() const noexcept;
+  /// Has the first `bytes` bytes of shared() in the memory that take() hands out: copies them, if
+  /// fallback() says that the device has allocated that memory itself.
+  void take_over(std::size_t bytes) noexcept;
 
   /// Returns the bytes that were asked for.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
@@ -59,8 +72,9 @@ class PinnedArena {
   void rollback_unless_abandoned(std::size_t bytes) noexcept;
 
   const Device device_;
-  std::optional<PageMapping> pages_;    // one of them
-  std::optional<PinnedBuffer> buffer_;  // or this
+  std::optional<PageMapping> pages_;     // that are pinned
+  std::optional<PageMapping> unpinned_;  // with buffer_, in a shared arena
+  std::optional<PinnedBuffer> buffer_;   // in their place
   std::string fallback_reason_;
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;

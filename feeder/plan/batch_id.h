@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "leat/feeder/plan/packing.h"
 
@@ -20,5 +21,8 @@ struct BatchId {
   std::uint64_t step_samples = 0;  // samples (packed: elements) of all ranks
   std::size_t step_shards = 0;     // ranks that have samples
 };
+
+/// "batch 5 of epoch 0".
+[[nodiscard]] std::string name_of(const BatchId& batch);
 
 }  // namespace leat::feeder

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "leat/feeder/plan/batch_id.h"
+
 namespace leat::feeder {
 
 const char* to_string(LastBatch last) noexcept {
@@ -12,6 +14,10 @@ const char* to_string(LastBatch last) noexcept {
     case LastBatch::kWrap: return "wrap";
   }
   return "?";
+}
+
+std::string name_of(const BatchId& batch) {
+  return "batch " + std::to_string(batch.index) + " of epoch " + std::to_string(batch.epoch);
 }
 
 PositionRange balanced_slice(std::uint64_t total, std::size_t rank, std::size_t ranks) noexcept {

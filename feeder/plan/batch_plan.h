@@ -28,6 +28,9 @@ struct LocalRank {
 /// The largest world.
 constexpr std::size_t kMostRanks = std::size_t{1} << 20;
 
+/// The batches that the caller may draw in an epoch (Order::kDrawn). Each is a sample of the plan.
+constexpr std::uint64_t kMostDraws = std::uint64_t{1} << 62;
+
 /// Successive positions of an epoch.
 struct PositionRange {
   std::uint64_t first = 0;

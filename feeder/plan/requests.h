@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/bell.h"
+#include "leat/feeder/batch_source.h"
 
 namespace leat::feeder {
 
@@ -24,6 +26,13 @@ struct Request {
   std::optional<std::uint64_t> after = std::nullopt;
   /// Later epochs are not read yet.
   std::uint64_t last = ~std::uint64_t{0};
+};
+
+/// A batch that the caller has drawn, or the end of the epoch (Order::kDrawn).
+struct Draw {
+  std::uint64_t generation = 0;  // the request's that it serves
+  DrawnKeys keys;
+  bool ends_epoch = false;
 };
 
 /// Thread-safe. Does not block; the sampler waits on `news`.
@@ -92,9 +101,30 @@ class Requests {
     untaken_[rank] = false;
     return latest_[rank];
   }
+  /// Notes what the caller of the only rank draws, in its order.
+  void draw(Draw draw) {
+    {
+      const std::scoped_lock lock(mutex_);
+      draws_.push_back(std::move(draw));
+    }
+    news.ring();
+  }
+  /// Returns whether there is a draw for that generation. Drops those for earlier ones.
+  [[nodiscard]] bool has_draw(std::uint64_t generation) {
+    const std::scoped_lock lock(mutex_);
+    while (!draws_.empty() && draws_.front().generation < generation) draws_.pop_front();
+    return !draws_.empty() && draws_.front().generation == generation;
+  }
+  /// Takes it.
+  [[nodiscard]] Draw take_draw() {
+    const std::scoped_lock lock(mutex_);
+    Draw first = std::move(draws_.front());
+    draws_.pop_front();
+    return first;
+  }
   [[nodiscard]] std::size_t ranks() const noexcept { return latest_.size(); }
 
-  Bell news{"requests"};  // there is a request to take
+  Bell news{"requests"};  // there is a request or a draw to take
 
  private:
   const bool across_epochs_;
@@ -102,6 +132,7 @@ class Requests {
   std::vector<Request> latest_;
   std::vector<bool> untaken_;
   std::vector<std::vector<std::uint64_t>> not_begun_;
+  std::deque<Draw> draws_;
   std::optional<std::uint64_t> shared_;  // the farthest epoch that any rank has begun
 };
 

@@ -71,6 +71,7 @@ const char* to_string(Order order) noexcept {
   switch (order) {
     case Order::kSequential: return "sequential";
     case Order::kShuffled: return "shuffled";
+    case Order::kDrawn: return "drawn";
   }
   return "?";
 }
@@ -84,7 +85,7 @@ Sampler::Sampler(std::uint64_t size, Order order, std::uint64_t seed) noexcept
 std::uint64_t Sampler::at(std::uint64_t epoch, std::uint64_t position) const noexcept {
   // The cycle of a position outside may never come below size: the walk would not end.
   LEAT_ASSERT(position < size_, "a sampler's position is below its size");
-  if (order_ == Order::kSequential) return position;
+  if (order_ != Order::kShuffled) return position;
   const std::uint64_t key = key_of(seed_, epoch);
   std::array<std::uint64_t, 1> sample{position};
   do permute(key, half_bits_, sample);
@@ -102,7 +103,7 @@ void Sampler::at(std::uint64_t epoch, std::uint64_t first,
     position = now + 1 == size_ ? 0 : now + 1;
     return now;
   };
-  if (order_ == Order::kSequential) {
+  if (order_ != Order::kShuffled) {
     std::ranges::generate(out, next_position);
     return;
   }

@@ -18,7 +18,7 @@ namespace leat::feeder {
 /// The order of `size` samples. A value: copy freely. Thread-safe.
 class Sampler {
  public:
-  /// `size` may be 0 (an epoch without samples). `seed` has no effect on kSequential.
+  /// `size` may be 0 (an epoch without samples). `seed` has an effect on kShuffled alone.
   Sampler(std::uint64_t size, Order order, std::uint64_t seed) noexcept;
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }

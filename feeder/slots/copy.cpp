@@ -7,6 +7,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "leat/feeder/stats.h"
+#include "leat/feeder/stats/figures.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

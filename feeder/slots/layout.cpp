@@ -58,6 +58,46 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
   }
 }
 
+BatchLayout::BatchLayout(std::span<const PlacedTensor> tensors) {
+  const auto refuse = [](const PlacedTensor& tensor, const std::string& why) {
+    throw Error("leat: tensor \"" + tensor.name + "\" of a batch: " + why);
+  };
+  for (const PlacedTensor& tensor : tensors) {
+    std::size_t bytes = size_of(tensor.dtype);
+    for (const std::int64_t extent : tensor.shape) {
+      if (extent < 0) refuse(tensor, "it has an extent of " + std::to_string(extent));
+      if (extent > 0 && bytes > kMostBatchBytes / static_cast<std::size_t>(extent)) {
+        refuse(tensor, "it is larger than any memory");
+      }
+      bytes *= static_cast<std::size_t>(extent);
+    }
+    if (tensor.offset % kAlignment != 0 || tensor.offset > kMostBatchBytes) {
+      refuse(tensor, "it lies at byte " + std::to_string(tensor.offset) + " of the slot");
+    }
+    for (const TensorLayout& other : tensors_) {
+      if (other.field.name == tensor.name) refuse(tensor, "another has the same name");
+      if (tensor.offset < other.offset + other.sample_bytes &&
+          other.offset < tensor.offset + bytes) {
+        refuse(tensor, "it lies where \"" + other.field.name + "\" is");
+      }
+    }
+    tensors_.push_back(
+        {.field = {.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape},
+         .per = RowPer::kBatch,
+         .rows = 1,
+         .offset = tensor.offset,
+         .sample_bytes = bytes,
+         .length_of = std::nullopt});
+    bytes_ = std::max(bytes_, tensor.offset + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  staged_ = tensors_.size();
+  staged_bytes_ = bytes_;
+}
+
+std::shared_ptr<const BatchLayout> layout_of(std::span<const PlacedTensor> tensors) {
+  return std::make_shared<const BatchLayout>(tensors);
+}
+
 void BatchLayout::follow_length(std::span<const Field> fields, TensorLayout& written) const {
   auto leader = std::ranges::find_if(fields, [&](const Field& field) {
     return field.variable_length && field.name == written.field.name;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/field.h"
 
 namespace leat::feeder {
@@ -18,6 +19,7 @@ enum class RowPer : std::uint8_t {
   kSample,
   kElement,  // of a packed sample
   kOffset,   // where a packed sample begins, and where the last one ends
+  kBatch,    // the whole tensor: of a batch source
 };
 
 /// One tensor of a batch: the samples' fields one after the other, [rows, shape...], row-major.
@@ -58,6 +60,11 @@ class BatchLayout {
               std::span<const Field> written, std::size_t rows, std::size_t elements = 0,
               bool to_longest = false);
 
+  /// Of a batch source before its first batch: no tensors.
+  BatchLayout() = default;
+  /// Of a batch from a batch source. Throws as layout_of().
+  explicit BatchLayout(std::span<const PlacedTensor> tensors);
+
   /// Returns the most samples in a batch.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
   /// Returns the most elements in a batch; 0: not packed.
@@ -89,8 +96,8 @@ class BatchLayout {
   void follow_length(std::span<const Field> fields, TensorLayout& written) const;
   void add(const std::string& owner, const Field& field, RowPer per);
 
-  std::size_t rows_;
-  std::size_t elements_;
+  std::size_t rows_ = 0;
+  std::size_t elements_ = 0;
   std::size_t staged_ = 0;  // number of staged tensors
   std::size_t staged_bytes_ = 0;
   std::size_t bytes_ = 0;

@@ -112,8 +112,10 @@ TensorSet Lease::tensors() {
 
 TensorSet Lease::layout() const {
   const DeviceSlot& slot = this->slot();
-  return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
+  return {*slot.layout, 0, slot.layout->tensors().size(), slot.memory.data(), slot.shapes};
 }
+
+const std::string& Lease::opaque() const { return slot().of_source.opaque; }
 
 void Lease::await() { static_cast<void>(await_until(TimePoint::max())); }
 

@@ -38,7 +38,10 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       observers_{&stats, trace_.get()},
       scheduler_(&scheduler),
       virtual_time_(clock_of(scheduler).is_virtual()),
-      pinned_memory_(device, size.pinned_slots * layout.staged_bytes()),
+      pinned_memory_(layout.staged_bytes() == 0
+                         ? nullptr
+                         : std::make_unique<gpu::PinnedArena>(
+                               device, size.pinned_slots * layout.staged_bytes())),
       device_memory_(device, size.device_slots * layout.bytes()) {
   if (trace_ != nullptr) {
     trace_->set_occupancy([this] {
@@ -48,8 +51,11 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
-        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), layout, rank,
-        i));
+        device,
+        pinned_memory_ == nullptr
+            ? gpu::PinnedSpan()
+            : pinned_memory_->take(layout.staged_bytes(), BatchLayout::kAlignment),
+        layout, rank, i));
   }
   for (std::size_t i = 0; i < size.device_slots; ++i) {
     device_slots_.push_back(std::make_unique<DeviceSlot>(
@@ -57,6 +63,21 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
     static_cast<void>(free_device.try_send(device_slots_.back().get()));
   }
   for (std::size_t i = 0; i < size.leases; ++i) give_back_credit();
+}
+
+void SlotRing::replace_memory(PinnedSlot& slot, std::size_t bytes, bool pins) {
+  static std::atomic<std::uint64_t> numbers{0};
+  PinnedSlot::Sourced& own = slot.of_source;
+  grown_.fetch_sub(own.pinned_bytes, std::memory_order_relaxed);
+  own.pinned_bytes = 0;
+  slot.memory = {};
+  own.arena.reset();  // first: what it has may be what is lacking
+  own.arena = std::make_unique<gpu::PinnedArena>(
+      device, bytes, pins ? gpu::PageSharing::kShared : gpu::PageSharing::kSharedUnpinned);
+  slot.memory = own.arena->take(bytes);
+  own.memory_number = numbers.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (pins) own.pinned_bytes = bytes;
+  grown_.fetch_add(own.pinned_bytes, std::memory_order_relaxed);
 }
 
 // Freeing the memory waits for queued work (Backend::free_device).

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -93,7 +94,27 @@ class SlotRing {
     return pinned_;
   }
   /// Where the pinned slots lie. Asks the kernel: milliseconds for a gigabyte.
-  [[nodiscard]] gpu::PagePlacement placement() const { return pinned_memory_.placement(); }
+  [[nodiscard]] gpu::PagePlacement placement() const {
+    return pinned_memory_ == nullptr ? gpu::PagePlacement() : pinned_memory_->placement();
+  }
+  /// Returns the bytes of the pinned slots. Thread-safe.
+  [[nodiscard]] std::size_t pinned_bytes() const noexcept {
+    return pinned_.size() * layout.staged_bytes() + grown_.load(std::memory_order_relaxed);
+  }
+  /// Returns the bytes of the device slots. Thread-safe.
+  [[nodiscard]] std::size_t device_bytes() const noexcept {
+    return device_slots_.size() * layout.bytes() + grown_on_device_.load(std::memory_order_relaxed);
+  }
+  /// Has `to` take the batch of a source over from `from`. The caller owns both slots.
+  void take_over(DeviceSlot& to, PinnedSlot& from) {
+    const std::size_t had = to.memory.size();
+    to.take(device, from);
+    grown_on_device_.fetch_add(to.memory.size() - had, std::memory_order_relaxed);
+  }
+  /// Gives `slot`, of a batch source, memory of `bytes` bytes in place of what it has. The caller
+  /// owns the slot. `pins`: else it is memory that the device copies more slowly. Throws
+  /// OutOfMemory, GpuError.
+  void replace_memory(PinnedSlot& slot, std::size_t bytes, bool pins);
   [[nodiscard]] const std::vector<std::unique_ptr<DeviceSlot>>& device_slots() const noexcept {
     return device_slots_;
   }
@@ -118,7 +139,9 @@ class SlotRing {
   const std::array<Observer*, 2> observers_;
   const SchedulerCore* const scheduler_;  // only compared, never dereferenced
   const bool virtual_time_;
-  gpu::PinnedArena pinned_memory_;
+  const std::unique_ptr<gpu::PinnedArena> pinned_memory_;  // null: each slot has its own
+  std::atomic<std::size_t> grown_{0};                      // bytes of these
+  std::atomic<std::size_t> grown_on_device_{0};            // of a batch source
   gpu::DeviceBuffer device_memory_;
   std::vector<std::unique_ptr<PinnedSlot>> pinned_;
   std::vector<std::unique_ptr<DeviceSlot>> device_slots_;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/failures.h"
@@ -29,12 +30,11 @@
 #include "leat/feeder/stats/batch_record.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
-/// "batch 5 of epoch 0".
-[[nodiscard]] std::string name_of(const BatchId& batch);
 /// Returns the rows of a tensor in `batch`.
 [[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
@@ -86,7 +86,7 @@ struct PinnedSlot : BatchRecord {
              std::size_t rank, std::size_t number);
 
   const std::size_t number;  // the slot's index in its ring
-  const gpu::PinnedSpan memory;
+  gpu::PinnedSpan memory;
   const std::size_t rank;  // the local rank whose ring has this slot
   gpu::Event copied;       // recorded after the copies from the slot
   SlotState<PinnedState> state;
@@ -97,6 +97,20 @@ struct PinnedSlot : BatchRecord {
   std::exception_ptr error;              // set if reading the batch failed
   std::vector<std::size_t> longest;      // by dataset field, for row_bytes_of()
   std::vector<Failure> failures;         // the failed samples
+  // Of a batch source.
+  struct Sourced {
+    std::unique_ptr<gpu::PinnedArena> arena;  // the slot's memory
+    std::size_t pinned_bytes = 0;             // 0: it is not pinned
+    std::uint64_t memory_number = 0;
+    std::shared_ptr<const BatchLayout> layout;
+    std::string opaque;
+    DrawnKeys keys;
+    std::uint64_t first = 0;         // rows drawn before, in the epoch
+    bool is_skipped = false;         // there is no such batch
+    bool is_rest = false;            // its pass has the rest of a resumed epoch
+    bool is_error_of_batch = false;  // `error` ends this batch alone
+  };
+  Sourced of_source;
 };
 
 /// The most streams that one lease may be used on.
@@ -130,7 +144,7 @@ struct DeviceSlot : BatchRecord {
              std::size_t number);
 
   alignas(64) const std::size_t number;  // the slot's index in its ring
-  const gpu::DeviceSpan memory;
+  gpu::DeviceSpan memory;
   gpu::Event ready;                  // recorded after the copies and the transform
   std::vector<gpu::Event> released;  // one for each stream of the lease
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
@@ -141,6 +155,17 @@ struct DeviceSlot : BatchRecord {
   std::size_t bound = 0;
   Turn before;                        // its step ends when this lease is first used
   std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
+
+  /// Has room for a batch of `from`, and takes over its layout and opaque bytes. The slot is free.
+  void take(const gpu::Device& device, PinnedSlot& from);
+  const BatchLayout* layout;  // the ring's, or of_source's
+  // Of a batch source.
+  struct Sourced {
+    std::optional<gpu::DeviceBuffer> buffer;  // the slot's memory
+    std::shared_ptr<const BatchLayout> layout;
+    std::string opaque;
+  };
+  Sourced of_source;
 
   std::vector<Failure> failures;  // charged when the batch is handed out
   std::mutex use_mutex;           // SlotRing::guard(); never held across a park

@@ -5,20 +5,25 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/stages/source_reader.h"
 #include "leat/feeder/state.h"
 #include "leat/feeder/state/epoch_plan.h"
 
 namespace leat::feeder {
-
 BatchSampler::BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options,
                            std::size_t ranks, const ReleaseLog& log, const Dataset& dataset,
-                           const Sampler& sampler)
+                           const Sampler& sampler, Requests& requests, std::uint64_t first_pass)
     : plan_(plan),
       first_rank_(options.rank),
       is_shared_(options.sharing == Sharing::kDynamic),
       pads_(options.last_batch == LastBatch::kPad),
       most_pieces_(options.packing.has_value() ? options.packing->most_samples : 0),
       log_(log),
+      requests_(requests),
+      bound_(is_bound(dataset.as_batch_source()) ? dataset.as_batch_source() : nullptr),
+      is_drawn_(options.order == Order::kDrawn && bound_ == nullptr),
+      readers_(options.workers),
+      first_pass_(first_pass),
       cursors_(is_shared_ ? 1 : ranks),
       epochs_(ranks, 0),
       given_(ranks, 0) {
@@ -29,6 +34,8 @@ BatchSampler::BatchSampler(const BatchPlan& plan, const PrefetcherOptions& optio
 void BatchSampler::enter(Cursor& cursor, std::uint64_t epoch) const {
   cursor.epoch = epoch;
   cursor.index = 0;
+  cursor.first = 0;
+  cursor.reader = 0;
   const bool is_rest = std::ranges::find(cursor.rests, epoch) != cursor.rests.end();
   cursor.released = is_rest ? log_.resumed(epoch) : nullptr;
   if (!cursor.walk.has_value()) return;
@@ -71,9 +78,13 @@ void BatchSampler::next(PinnedSlot& slot) {
   slot.generation = cursor.generation;
   slot.error = nullptr;
   const bool is_late = is_behind(slot.rank);
-  slot.ends_epoch = is_late || !skip_to_batch(cursor);
+  slot.of_source.is_skipped = false;
+  slot.of_source.is_rest = cursor.released != nullptr;
+  slot.ends_epoch = is_late || !(is_drawn_           ? take_draw(cursor, slot)
+                                 : bound_ != nullptr ? take_turn(cursor, slot)
+                                                     : skip_to_batch(cursor));
   if (!slot.ends_epoch) {
-    name_batch(cursor, slot);
+    if (!slot.of_source.is_skipped) name_batch(cursor, slot);
     ++cursor.index;
     return;
   }
@@ -85,6 +96,30 @@ void BatchSampler::next(PinnedSlot& slot) {
   // The latest, of all that have ended for a rank that is late: no other end may follow.
   slot.batch = {.epoch = cursor.ended};
   epochs_[slot.rank] = cursor.epoch;
+}
+
+// Takes what the caller has drawn. A batch that was released before the resume is skipped. Returns
+// false at the end of the epoch.
+bool BatchSampler::take_draw(Cursor& cursor, PinnedSlot& slot) const {
+  Draw draw = requests_.take_draw();
+  if (draw.ends_epoch) return false;
+  PinnedSlot::Sourced& own = slot.of_source;
+  own.first = cursor.first;
+  cursor.first += draw.keys.rows;
+  own.is_skipped = !EpochPlan(plan_, cursor.released).has(cursor.index);
+  own.keys = std::move(draw.keys);
+  return true;
+}
+
+// The next reader that has more batches makes one. Returns false if none has.
+bool BatchSampler::take_turn(Cursor& cursor, PinnedSlot& slot) const {
+  for (std::size_t i = 0; i < readers_; ++i) {
+    const std::size_t reader = std::exchange(cursor.reader, (cursor.reader + 1) % readers_);
+    if (bound_->has_ended(reader, first_pass_ + cursor.generation)) continue;
+    slot.reader = reader;
+    return true;
+  }
+  return false;
 }
 
 void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {
@@ -101,6 +136,7 @@ void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {
   batch.rows = pads_ ? plan_.rows(rank) : batch.samples;
   batch.step_samples = left.count(cursor.index);
   batch.step_shards = plan_.shards(batch.step_samples);
+  if (is_drawn_) batch.samples = batch.rows = slot.of_source.keys.rows;
   if (cursor.walk.has_value()) name_pieces(cursor, slot);
 }
 

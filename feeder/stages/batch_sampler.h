@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
@@ -28,15 +29,17 @@ class BatchSampler {
   /// For the local ranks 0 .. ranks-1. Local rank 0 is rank options.rank of the plan. With dynamic
   /// sharing the plan has one rank. Keeps references to all arguments but `options`.
   BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options, std::size_t ranks,
-               const ReleaseLog& log, const Dataset& dataset, const Sampler& sampler);
+               const ReleaseLog& log, const Dataset& dataset, const Sampler& sampler,
+               Requests& requests, std::uint64_t first_pass);
 
   /// Starts the requested epoch for `rank` (with dynamic sharing: for all ranks).
   void start(std::size_t rank, const Request& request);
   /// Returns whether next() has anything for `rank`: the rank has requested an epoch, and has not
   /// reached the end of the last one that may be read.
-  [[nodiscard]] bool has_next(std::size_t rank) const noexcept {
+  [[nodiscard]] bool has_next(std::size_t rank) const {
     const Cursor& at = cursor(rank);
-    return at.generation != 0 && (at.epoch <= at.last || is_behind(rank));
+    if (at.generation == 0 || (at.epoch > at.last && !is_behind(rank))) return false;
+    return !is_drawn_ || requests_.has_draw(at.generation);
   }
   /// Returns how many slots `rank` was given so far.
   [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
@@ -56,6 +59,8 @@ class BatchSampler {
     std::optional<std::uint64_t> jump;  // the epoch that follows this one, if it is not the next
     const EpochReleases* released = nullptr;  // of `epoch`, by an earlier run
     std::optional<PackWalk> walk;             // set if samples are packed
+    std::uint64_t first = 0;                  // rows drawn before, in the epoch
+    std::size_t reader = 0;                   // a bound source: whose turn it is
   };
   [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
     return cursors_[is_shared_ ? 0 : rank];
@@ -67,6 +72,8 @@ class BatchSampler {
   void enter(Cursor& cursor, std::uint64_t epoch) const;
   void start_shared(const Request& request);
   [[nodiscard]] bool skip_to_batch(Cursor& cursor) const;
+  [[nodiscard]] bool take_draw(Cursor& cursor, PinnedSlot& slot) const;
+  [[nodiscard]] bool take_turn(Cursor& cursor, PinnedSlot& slot) const;
   void name_batch(Cursor& cursor, PinnedSlot& slot) const;
   void name_pieces(Cursor& cursor, PinnedSlot& slot) const;
 
@@ -76,6 +83,11 @@ class BatchSampler {
   const bool pads_;
   const std::size_t most_pieces_;
   const ReleaseLog& log_;
+  Requests& requests_;
+  const BatchSource* const bound_;  // null: there is none
+  const bool is_drawn_;             // by the caller
+  const std::size_t readers_;
+  const std::uint64_t first_pass_;
   std::vector<Cursor> cursors_;
   std::vector<std::uint64_t> epochs_;  // each rank's latest epoch (dynamic sharing)
   std::vector<std::uint64_t> given_;

@@ -44,6 +44,23 @@ void check_budget(const FailureBudget& budget, const char* name) {
          "; it must be from 0 to 1");
 }
 
+// What a reader does sample by sample is not to be had.
+void check_sourced(const PrefetcherOptions& options, const BatchSource& source) {
+  const auto refuse_with = [&](bool is_set, const char* name) {
+    if (!is_set) return;
+    refuse(std::string(name) + " does not go with \"" + std::string(source.name()) +
+           "\", whose batches are made as a whole");
+  };
+  refuse_with(options.packing.has_value(), "packing");
+  refuse_with(options.pad_to != PadTo::kField, "pad_to");
+  refuse_with(options.last_batch == LastBatch::kPad, "a last_batch that is padded");
+  refuse_with(options.check_slots != CheckSlots::kNo, "check_slots");
+  refuse_with(options.autotune.has_value(), "autotune");
+  refuse_with(!options.device_transform.fields.empty(), "device_transform");
+  refuse_with(source.is_bound() && options.order != Order::kDrawn, "an order that is not drawn");
+  refuse_with(source.is_bound() && options.delivery != Delivery::kInOrder, "delivery as completed");
+}
+
 }  // namespace
 
 std::size_t pinned_for(std::size_t workers, std::size_t prefetch_depth, std::size_t devices) {
@@ -51,14 +68,15 @@ std::size_t pinned_for(std::size_t workers, std::size_t prefetch_depth, std::siz
   return std::max<std::size_t>(of_workers + prefetch_depth, 2);
 }
 
-PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
+PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices,
+                          const BatchSource* source) {
   if (devices == 0) throw std::invalid_argument("leat: a prefetcher needs at least one device");
   check_range(options.batch_size, 1, std::numeric_limits<std::size_t>::max(), "batch_size");
   check_range(options.prefetch_depth, 1, kMostSlots, "prefetch_depth");
   check_range(options.max_leases, 1, kMostSlots, "max_leases");
   check_range(options.workers, 1, kMostSlots, "workers");
   check_range(options.pinned_slots, 0, kMostSlots, "pinned_slots");
-  check_enum(options.order, Order::kShuffled, "order");
+  check_enum(options.order, Order::kDrawn, "order");
   check_enum(options.last_batch, LastBatch::kWrap, "last_batch");
   check_enum(options.delivery, Delivery::kAsCompleted, "delivery");
   check_enum(options.sharing, Sharing::kDynamic, "sharing");
@@ -102,6 +120,15 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   }
   if (options.device_transform.fields.empty() != !options.device_transform.function) {
     refuse("device_transform needs both fields and a function");
+  }
+  if (source != nullptr) check_sourced(options, *source);
+  if (options.order == Order::kDrawn) {
+    if (source == nullptr) refuse("order is drawn, which only batch sources have");
+    if (options.batch_size != 1 || options.world_size != 1 ||
+        options.last_batch != LastBatch::kPartial) {
+      refuse("order is drawn: a batch_size of 1, one device and a partial last_batch are needed");
+    }
+    options.read_across_epochs = false;  // the caller draws once it has begun the epoch
   }
   return options;
 }

@@ -19,6 +19,10 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
   };
   require(std::to_string(before.samples), std::to_string(head.samples), "samples");
   if (before.dataset != 0 && head.dataset != 0 && before.dataset != head.dataset) {
+    if (dataset.as_batch_source() != nullptr) {
+      throw Error("leat: the state to resume from is of a run on another dataset than this \"" +
+                  std::string(dataset.name()) + "\": give the same dataset as then");
+    }
     throw Error("leat: the state to resume from is of a run on other files than those of " +
                 std::string(dataset.name()) +
                 ": their names (without folders) or sizes differ; give the same files, or, if they "

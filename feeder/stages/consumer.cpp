@@ -64,6 +64,11 @@ void Consumer::start(std::uint64_t epoch) {
   pending_.reset();
 }
 
+void Consumer::draw(Draw draw) {
+  draw.generation = generation_;
+  stages_.requests.draw(std::move(draw));
+}
+
 void Consumer::begin(std::uint64_t epoch) {
   if (epoch > kLastEpoch) {
     throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
@@ -105,7 +110,7 @@ std::optional<Staged> Consumer::receive(Deadline deadline, const ReceiverState* 
     if (receiver == nullptr) {
       static_cast<void>(ring_->ready.recv_until(staged, deadline.at()));
     } else {
-      select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
+      select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = std::move(one); }),
              receiver->on_stop());
     }
     return staged;
@@ -179,6 +184,7 @@ ChannelStatus Consumer::take(std::optional<Lease>& lease, BatchRequest& request,
       if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
       continue;
     }
+    if (staged.error != nullptr) std::rethrow_exception(staged.error);
     if (staged.epoch > next_epoch_) early_ = staged;  // the other ranks took the rest of this epoch
     if (staged.slot == nullptr || early_.has_value()) {
       in_epoch_ = false;

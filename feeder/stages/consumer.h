@@ -13,6 +13,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/feeder/lease.h"
+#include "leat/feeder/plan/requests.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/slots/staged.h"
 #include "leat/feeder/state/release_log.h"
@@ -51,6 +52,8 @@ class Consumer {
   /// Throws std::invalid_argument if `epoch` exceeds the last one;
   /// std::logic_error if the epoch is over (dynamic sharing).
   void start(std::uint64_t epoch);
+  /// The epoch that was begun last gets this draw.
+  void draw(Draw draw);
   /// As Feed::next_until(). Null: no stream.
   [[nodiscard]] ChannelStatus next(std::optional<Lease>& lease, Deadline deadline,
                                    const gpu::StreamRef* stream);

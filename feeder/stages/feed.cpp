@@ -36,6 +36,12 @@ void Feed::start(std::uint64_t epoch) {
   consumer_->start(epoch);
 }
 
+void Feed::draw(DrawnKeys keys) {
+  consumer_->draw({.generation = 0, .keys = std::move(keys), .ends_epoch = false});
+}
+
+void Feed::end_draws() { consumer_->draw({.generation = 0, .keys = {}, .ends_epoch = true}); }
+
 ChannelStatus Feed::next_until(std::optional<Lease>& lease, TimePoint deadline) {
   return consumer_->next(lease, Deadline(deadline), nullptr);
 }

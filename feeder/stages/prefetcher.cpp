@@ -32,9 +32,11 @@ namespace leat::feeder {
 namespace {
 
 BatchPlan plan_of(const Dataset& dataset, const PrefetcherOptions& options) {
-  const bool is_shared = options.sharing == Sharing::kDynamic;
-  return {options.packing.has_value() ? packed_elements(dataset) : dataset.size(),
-          options.batch_size, is_shared ? 1 : options.world_size, options.last_batch};
+  return {options.packing.has_value()      ? packed_elements(dataset)
+          : options.order == Order::kDrawn ? kMostDraws
+                                           : dataset.size(),
+          options.batch_size, options.sharing == Sharing::kDynamic ? 1 : options.world_size,
+          options.last_batch};
 }
 
 // Returns the most rows that one rank's batch can have. A batch larger than the dataset needs no
@@ -49,7 +51,7 @@ std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
 
 State head_of(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
               std::size_t devices) {
-  State head{.samples = dataset.size(),
+  State head{.samples = options.order == Order::kDrawn ? kMostDraws : dataset.size(),
              .dataset = dataset.digest(),
              .elements = options.packing.has_value() ? plan.samples() : 0,
              .batch_size = options.batch_size,
@@ -75,8 +77,8 @@ bool has_room(const gpu::MemoryFigures& memory, std::size_t bytes, std::size_t t
 }
 
 std::vector<std::uint64_t> epochs_of(const State& state) {
-  std::vector<std::uint64_t> epochs;
-  for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
+  std::vector<std::uint64_t> epochs(state.epochs.size());
+  std::ranges::transform(state.epochs, epochs.begin(), &EpochReleases::epoch);
   return epochs;
 }
 
@@ -99,7 +101,7 @@ struct Prefetcher::Parts {
   Parts(const Dataset& dataset, const std::vector<gpu::Device>& devices,
         const PrefetcherOptions& given)
       : data(dataset),
-        options(checked(given, devices.size())),
+        options(checked(given, devices.size(), dataset.as_batch_source())),
         plan(plan_of(dataset, options)),
         head(head_of(dataset, options, plan, devices.size())),
         log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
@@ -140,18 +142,16 @@ struct Prefetcher::Parts {
                              .cpus = cpus_of(dataset),
                              .sample_every = options.sample_every,
                              .crosses_epochs = plan.batches() == 1};
-    std::vector<BatchLayout> layouts;
-    for (std::size_t i = 0; i < devices.size(); ++i) {
+    std::vector<BatchLayout> layouts(dataset.as_batch_source() != nullptr ? devices.size() : 0);
+    for (std::size_t i = layouts.size(); i < devices.size(); ++i) {
       const std::size_t rows = most_rows(plan, is_shared ? 0 : options.rank + i);
       const std::size_t elements = options.packing.has_value() ? rows : 0;
-      const std::size_t pieces = options.packing.has_value() && options.packing->most_samples != 0
-                                     ? std::min(options.packing->most_samples, rows)
-                                     : rows;
+      const std::size_t most = options.packing.has_value() ? options.packing->most_samples : 0;
       layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
-                           pieces, elements, options.pad_to == PadTo::kBatch);
+                           most == 0 ? rows : std::min(most, rows), elements,
+                           options.pad_to == PadTo::kBatch);
     }
-    // The first rank's slots are the largest.
-    const RingSize size = ring_size(layouts[0], devices);
+    const RingSize size = ring_size(layouts[0], devices);  // the first rank's slots are the largest
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
               devices.size(), checks_bytes(layouts[0], size.device_slots), "pinned",
               "max_pinned_bytes");
@@ -336,8 +336,8 @@ std::string Prefetcher::report() const {
   const SlotRing& first = *parts_->rings[0];
   gpu::PagePlacement pages{.node_known = true};
   for (const auto& ring : parts_->rings) {
-    pinned += ring->pinned().size() * ring->layout.staged_bytes() +
-              parts_->checks_bytes(ring->layout, ring->device_slots().size());
+    pinned +=
+        ring->pinned_bytes() + parts_->checks_bytes(ring->layout, ring->device_slots().size());
     const gpu::PagePlacement placed = ring->placement();
     pages.bytes += placed.bytes;
     pages.huge_bytes += placed.huge_bytes;
@@ -351,13 +351,13 @@ std::string Prefetcher::report() const {
   };
   text +=
       "  pinned memory " + of_cap(pinned, parts_->options.max_pinned_bytes) + ", device memory " +
-      of_cap(first.device_slots().size() * first.layout.bytes(), parts_->options.max_device_bytes) +
-      (parts_->rings.size() > 1 ? " each\n" : "\n") +
-      "  pinned slots: " + percent_text(share_of(pages.huge_bytes, pages.bytes)) + " in huge pages";
+      of_cap(first.device_bytes(), parts_->options.max_device_bytes) +
+      (parts_->rings.size() > 1 ? " each\n" : "\n") + "  pinned slots: " +
+      (pages.bytes == 0 ? std::string("shared memory")
+                        : percent_text(share_of(pages.huge_bytes, pages.bytes)) + " in huge pages");
   if (pages.numa_node >= 0) {
-    text += ", " +
-            (pages.node_known ? percent_text(share_of(pages.node_bytes, pages.bytes))
-                              : std::string("?")) +
+    const double part = share_of(pages.node_bytes, pages.bytes);
+    text += ", " + (pages.node_known ? percent_text(part) : std::string("?")) +
             " on the NUMA node of the device";
   }
   const Stats stats = parts_->feeds[0]->stats();

@@ -14,12 +14,9 @@
 #include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/stages/read_place.h"
 #include "leat/feeder/stages/reader.h"
-#include "leat/feeder/tensor.h"
 
 namespace leat::feeder {
 namespace {
-
-constexpr std::size_t kChunkOfSharedLink = std::size_t{8} << 20;
 
 std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
   std::size_t sum = 0;
@@ -53,21 +50,6 @@ std::string reader_name(std::size_t number) { return "reader " + std::to_string(
 
 }  // namespace
 
-// A copier's working memory, allocated once.
-struct Stages::Copying {
-  Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
-    std::size_t pieces = 0;
-    for (const TensorLayout& tensor : ring.layout.staged()) {
-      pieces += 1 + tensor.sample_bytes * tensor.rows / chunk;
-    }
-    copies.reserve(pieces);
-  }
-  const std::size_t chunk;
-  std::vector<gpu::CopyToDevice> copies;
-  std::optional<gpu::Stream> transforms;
-  std::optional<gpu::Event> copied;  // the transforms' stream waits for it
-};
-
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
                const Active& active, const std::vector<std::uint64_t>& resumed)
@@ -76,13 +58,16 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
                options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
       dataset_(dataset),
+      source_(dataset.as_batch_source()),
+      first_pass_(SourceReader::new_passes()),
       options_(options),
       sampler_(dataset.size(), options.order, options.seed),
       plan_(plan),
-      batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_),
+      log_(log),
+      batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_, requests, first_pass_),
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
-      work_(all_slots(rings_), "slots to fill"),
+      work_(channels_of_work(source_, options_.workers, all_slots(rings_))),
       readings_(readers()) {
   if (options.autotune.has_value()) {
     autotuner_ = std::make_unique<Autotuner>(*options.autotune, active, options.max_leases, rings_,
@@ -113,8 +98,8 @@ std::size_t Stages::readers() const noexcept {
 std::size_t Stages::ring_bytes() const noexcept {
   std::size_t sum = 0;
   for (const auto& ring : rings_) {
-    sum += ring->layout.staged_bytes() *
-           (autotuner_ ? autotuner_->pinned_slots() : ring->pinned().size());
+    sum += autotuner_ ? ring->layout.staged_bytes() * autotuner_->pinned_slots()
+                      : ring->pinned_bytes();
   }
   return sum;
 }
@@ -153,7 +138,9 @@ void Stages::launch(TaskGroup& group) {
         {.name = name, .stack_size = kStackSize});
   };
   start("sampler", [this] { sample(); });
-  for (std::size_t i = 0; i < readers(); ++i) start(reader_name(i), [this, i] { read(i); });
+  for (std::size_t i = 0; i < readers(); ++i) {
+    start(reader_name(i), [this, i] { source_ == nullptr ? read(i) : fill(i); });
+  }
   if (autotuner_) start("tuner", [this] { autotuner_->run(); });
   for (const auto& ring : rings_) {
     const std::string of_rank =
@@ -205,11 +192,11 @@ void Stages::hand_out(PinnedSlot& slot) {
   } catch (...) {
     slot.error = std::current_exception();  // travels in order, as a reader's error does
   }
-  if (slot.ends_epoch || slot.error != nullptr) {
+  if (slot.ends_epoch || slot.error != nullptr || slot.of_source.is_skipped) {
     slot.state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     rings_[slot.rank]->filled.send(&slot);
   } else {
-    work_.send(&slot);
+    work_of(slot.reader).send(&slot);
   }
 }
 
@@ -219,7 +206,7 @@ void Stages::read(std::size_t number) {
                  .options = options_,
                  .sampler = sampler_,
                  .failures = failures,
-                 .work = work_,
+                 .work = work_[0],
                  .is_virtual = is_virtual_},
                 reading, stop_);
   ReadPlace place(dataset_.blocking());
@@ -267,6 +254,22 @@ void Stages::read(std::size_t number) {
   }
 }
 
+void Stages::fill(std::size_t number) {
+  SourceReader reader({.source = *source_,
+                       .options = options_,
+                       .sampler = sampler_,
+                       .first_pass = first_pass_,
+                       .is_virtual = is_virtual_},
+                      readings_[number], number);
+  for (;;) {
+    PinnedSlot* const slot = *work_of(number).recv();
+    SlotRing& ring = *rings_[slot->rank];
+    if (reader.fill(*slot, ring)) ring.tell(&Observer::read, *slot);
+    slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
+    ring.filled.send(slot);
+  }
+}
+
 void Stages::add_to(Stats& stats) const {
   stats.failed_samples = failures.count();
   stats.ring_bytes = ring_bytes();
@@ -275,111 +278,15 @@ void Stages::add_to(Stats& stats) const {
 }
 
 void Stages::copy(SlotRing& ring) {
-  const std::size_t chunk = options_.copy_chunk_bytes != 0 ? options_.copy_chunk_bytes
-                            : rings_.size() > 1            ? kChunkOfSharedLink
-                                                           : ~std::size_t{0};
-  Copying copying(ring, chunk);
-  if (options_.device_transform.function) {
-    copying.transforms.emplace(ring.device);
-    copying.copied.emplace(ring.device);
-  }
-  InOrder in_order(ring.filled, ring.pinned().size(), options_.delivery);
-  for (;;) {
-    std::uint64_t overtook = 0;
-    PinnedSlot& slot = in_order.next(overtook);
-    if (overtook > 0) ring.stats.add_reordered(overtook);
-    if (slot.error != nullptr) std::rethrow_exception(slot.error);
-    if (!slot.ends_epoch) {
-      stage(ring, slot, copying);
-      continue;
-    }
-    const Staged end{.slot = nullptr, .generation = slot.generation, .epoch = slot.batch.epoch};
-    slot.state.move_on(PinnedState::kFilled, PinnedState::kFree);
-    free(slot);
-    ring.ready.send(end);
-  }
-}
-
-// Copies one batch to the next device slot that is free or released. The host only enqueues work
-// and blocks for none of it.
-void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
-  const gpu::Stream& stream = ring.copy_stream;
-  const TimePoint wanted = now();
-  DeviceSlot& to = **ring.free_device.recv();
-  from.is_last = from.batch.index + 1 == plan_.batches();
-  from.wait_for_slot = {.begin = wanted, .end = now()};
-  ring.tell(&Observer::copy_begins, from);
-  from.mark(Mark::kQueued, stream);
-  if (to.state.now() == DeviceState::kReleased) {
-    // If the batch was never leased, its transform may still be reading the slot.
-    if (copying.transforms.has_value()) stream.wait(to.ready);
-    for (std::size_t i = 0; i < to.bound; ++i) stream.wait(to.released[i]);
-    to.bound = 0;
-    to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
-  }
-  if (ring.checks != nullptr) ring.checks->before_copy(to, from);
-  from.mark(Mark::kCopyBegins, stream);
-  to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
-  from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
-  from.slot = to.number;
-  from.has_failures = !from.failures.empty();
-  from.bytes = enqueue_copies(ring, from, to, copying);
-  from.mark(Mark::kCopyEnds, stream);
-  const StagedRecord& staged = from;
-  static_cast<StagedRecord&>(to) = staged;
-  ring.tell(&Observer::copied, to);
-  from.copied.record(stream);
-  if (copying.transforms.has_value()) {
-    transform(ring, from.batch, to, copying);
-  } else {
-    to.ready.record(stream);
-  }
-  to.failures.swap(from.failures);
-  from.failures.clear();
-  to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
-  const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
-  ring.in_flight.send(&from);
-  ring.ready.send(batch);
-  if (autotuner_) autotuner_->staged();
-}
-
-// Enqueues the copies of one batch, in pieces of at most copying.chunk; returns their bytes.
-std::size_t Stages::enqueue_copies(const SlotRing& ring, const PinnedSlot& from, DeviceSlot& to,
-                                   Copying& copying) {
-  std::size_t bytes = 0;
-  copying.copies.clear();
-  for (const TensorLayout& tensor : ring.layout.staged()) {
-    const std::size_t length = bytes_of(tensor, from);
-    for (std::size_t at = 0; at < length; at += std::min(copying.chunk, length - at)) {
-      const std::size_t piece = std::min(copying.chunk, length - at);
-      copying.copies.push_back({.to = to.memory.subspan(tensor.offset + at, piece),
-                                .from = from.memory.subspan(tensor.offset + at, piece)});
-    }
-    bytes += length;
-  }
-  if (!copying.copies.empty()) gpu::copy_async(ring.copy_stream, copying.copies);
-  to.longest = from.longest;
-  for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
-    const TensorLayout& tensor = ring.layout.tensors()[i];
-    to.shapes[i][0] = static_cast<std::int64_t>(rows_of(tensor, from.batch));
-    if (!tensor.length_of.has_value()) continue;
-    to.shapes[i][1] = static_cast<std::int64_t>(from.longest[*tensor.length_of]);
-  }
-  return bytes;
-}
-
-// Enqueues the device transform behind the copies, and the slot's ready event behind that.
-void Stages::transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Copying& copying) {
-  copying.copied->record(ring.copy_stream);
-  copying.transforms->wait(*copying.copied);
-  const std::size_t staged = ring.layout.staged().size();
-  if (batch.rows > 0) {
-    options_.device_transform.function(
-        TensorSet(ring.layout, 0, staged, to.memory.data(), to.shapes),
-        TensorSet(ring.layout, staged, ring.layout.written().size(), to.memory.data(), to.shapes),
-        *copying.transforms);
-  }
-  to.ready.record(*copying.transforms);
+  Copier({.options = options_,
+          .plan = plan_,
+          .log = log_,
+          .source = source_,
+          .shares_link = rings_.size() > 1,
+          .autotuner = autotuner_.get(),
+          .free = [this](PinnedSlot& slot) { free(slot); }},
+         ring)
+      .run();
 }
 
 void Stages::recycle(SlotRing& ring) {

@@ -23,6 +23,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/plan/requests.h"
 #include "leat/feeder/plan/sampler.h"
@@ -31,8 +32,9 @@
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/autotuner.h"
 #include "leat/feeder/stages/batch_sampler.h"
-#include "leat/feeder/stages/in_order.h"
+#include "leat/feeder/stages/copier.h"
 #include "leat/feeder/stages/reading.h"
+#include "leat/feeder/stages/source_reader.h"
 
 namespace leat::feeder {
 
@@ -67,6 +69,10 @@ class Stages {
  private:
   void sample();
   void read(std::size_t number);
+  void fill(std::size_t number);
+  [[nodiscard]] const Channel<PinnedSlot*>& work_of(std::size_t reader) const noexcept {
+    return work_[reader % work_.size()];
+  }
   [[nodiscard]] std::size_t readers() const noexcept;
   [[nodiscard]] std::size_t ring_bytes() const noexcept;
   void copy(SlotRing& ring);
@@ -74,21 +80,21 @@ class Stages {
 
   void hand_out(PinnedSlot& slot);
   void free(PinnedSlot& slot);
-  struct Copying;
-  void stage(SlotRing& ring, PinnedSlot& from, Copying& copying);
-  static std::size_t enqueue_copies(const SlotRing& ring, const PinnedSlot& from, DeviceSlot& to,
-                                    Copying& copying);
-  void transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Copying& copying);
 
   const bool is_virtual_;
   const Dataset& dataset_;
+  const BatchSource* const source_;  // null: samples are read one by one
+  const std::uint64_t first_pass_;   // BatchFill::pass() less the generation
   const PrefetcherOptions options_;
   const Sampler sampler_;
   const BatchPlan& plan_;
+  const ReleaseLog& log_;
   BatchSampler batch_sampler_;  // for the sampler alone
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
-  const Channel<PinnedSlot*> work_;       // slots that name the batch to read into them
+  // Slots that name the batch to read into them: of all readers, or, if the source is bound, of
+  // each.
+  const std::vector<Channel<PinnedSlot*>> work_;
   std::vector<Reading> readings_;         // by reader
   std::unique_ptr<Autotuner> autotuner_;  // null: no autotune
   std::atomic<std::uint64_t> past_cache_bytes_{0};

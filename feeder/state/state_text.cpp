@@ -260,7 +260,7 @@ State State::parse(std::string_view text) {
   if (all.has("elements")) state.elements = all.number("elements");
   state.batch_size = all.number("batch_size");
   state.seed = all.number("seed");
-  state.order = all.one_of("order", {Order::kSequential, Order::kShuffled});
+  state.order = all.one_of("order", {Order::kSequential, Order::kShuffled, Order::kDrawn});
   state.last_batch = all.one_of(
       "last_batch", {LastBatch::kPartial, LastBatch::kDrop, LastBatch::kPad, LastBatch::kWrap});
   state.rank = all.number("rank");

@@ -1,5 +1,6 @@
 #include "leat/gpu/backend/page_mapping.h"
 
+#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <system_error>
 
 #include "leat/csp/base/page_size.h"
 
@@ -39,6 +41,22 @@ void populate(std::byte* memory, std::size_t bytes) {
   }
 }
 
+// Maps a sealed memfd over the `bytes` bytes at `memory`, and returns it.
+int share(std::byte* memory, std::size_t bytes) {
+  const int descriptor = memfd_create("leat", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0) {
+    throw std::system_error(errno, std::generic_category(), "leat: memory to share (memfd_create)");
+  }
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
+      fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+      mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) ==
+          MAP_FAILED) {
+    close(descriptor);
+    throw std::bad_alloc();
+  }
+  return descriptor;
+}
+
 }  // namespace
 
 std::size_t machine_memory() noexcept {
@@ -47,7 +65,8 @@ std::size_t machine_memory() noexcept {
   return static_cast<std::size_t>(system.totalram) * system.mem_unit;
 }
 
-PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_node) {
+PageMapping::PageMapping(std::size_t bytes, int numa_node, PageSharing sharing)
+    : numa_node_(numa_node) {
   const std::size_t page = page_size();
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
   if (bytes > kMost || bytes > machine_memory()) throw std::bad_alloc();
@@ -65,6 +84,12 @@ PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_nod
   if (mapped - skip > bytes) munmap(begin + skip + bytes, mapped - skip - bytes);
   data_ = begin + skip;
   bytes_ = bytes;
+  try {
+    if (sharing != PageSharing::kPrivate) descriptor_ = share(data_, bytes_);
+  } catch (...) {
+    munmap(data_, bytes_);
+    throw;
+  }
   // A failure is ignored: without huge pages copies are only slower.
   if (alignment == kHugePage) static_cast<void>(madvise(data_, bytes_, MADV_HUGEPAGE));
   prefer_node(data_, bytes_, numa_node_);
@@ -72,12 +97,14 @@ PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_nod
     populate(data_, bytes_);
   } catch (...) {
     munmap(data_, bytes_);
+    if (descriptor_ >= 0) close(descriptor_);
     throw;
   }
 }
 
 PageMapping::~PageMapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace leat::gpu

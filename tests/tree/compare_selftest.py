@@ -19,7 +19,7 @@ sys.path[:0] = [str(BENCH), str(BENCH / "results")]
 from engine.programs import Failed  # noqa: E402
 from engine.suite import Run, Suite, measure  # noqa: E402
 from engine.verdicts import Requirement  # noqa: E402
-from suites import cold, comm, csp, feed, gpu, overlap, pipeline, python, wire  # noqa: E402
+from suites import cold, comm, csp, feed, gpu, overlap, pipeline, python, python_datasets, wire  # noqa: E402
 import reduce  # noqa: E402
 
 failed = 0
@@ -87,7 +87,7 @@ def of_feed(good):
 
 def of_gpu(good):
     rows = {"link under_compute: 4MiB": {"h2d arena": 95.1 if good else 94.9}, "link alone: 4MiB": {
-        "h2d arena": 98.1 if good else 97.9, "h2d pinned": 100.0, "h2d pageable": 500.0}}  # not pinned: no yardstick
+        "h2d arena": 98.1 if good else 97.9, "h2d pinned": 100.0, "h2d pageable": 500.0, "h2d memfd": 98.1 if good else 97.9}}  # not pinned: no yardstick
     for how in ("sync", "await", "on_done"):
         rows |= {f"await: {how}/{after}": {"p50_us": 60 + (how != "sync") * (9.9 if good else 10.1),
                                            "cpu": 0.04 if good else 0.06} for after in ("50us", "500us", "idle")}
@@ -100,8 +100,16 @@ def of_python(good):
     values = {row.problem: {"c++ x/thread": [1e3] * 3, "leat a": [1.0, 1e3 * row.ratio + (1 if good else -1), 1e6],
                             "grain b": [750.0] * 3} for row in python.ROWS}
     hand = {"leat_torch": 24.9 if good else 25.1, "leat_numpy": 24.9 if good else 25.1, "torch_2": 715.0}
+    for row in python_datasets.RATES:  # other peers are faster than is judged against, or slower
+        of = {"torch a": 100.0, "spdl a": 1e9} if row in python_datasets.COPIES else {"alone a": 1e2, "spdl a": 95.0, "torch a": 1.0}
+        values[row.problem] = {**times(**of), "leat a": [row.ratio * 100 + (0.1 if good else -0.1)] * 3}
+    values |= {f"training/{way}": times(p99_us=1.09 if good else 1.11) for way in python_datasets.OURS}
+    values |= {f"start/{way}": times(first_ms=value, second_ms=value) for way in python_datasets.START
+               for value in [100.0 if way not in python_datasets.OURS else 99.0 if good else 101.0]}
     return {**values, **{f"handover/{way}": times(p50_us=value) for way, value in hand.items()},
-            "memory/leat x": {"early_rss": [100.0], "late_rss": [101.9 if good else 102.1]}}
+            "training/alone processes": times(p99_us=1.0),
+            "memory/leat x": {"early_rss": [100.0], "late_rss": [101.9 if good else 102.1]},
+            "memory/leat prefetcher": {"early_pss": [100.0], "late_pss": [101.9 if good else 102.1]}}
 
 
 for suite, rows in ((csp.Suite, csp.BY_KEY), (comm.Suite, comm.Suite.rows), (pipeline.Suite, pipeline.Suite.rows)):
@@ -110,8 +118,8 @@ for suite, rows in ((csp.Suite, csp.BY_KEY), (comm.Suite, comm.Suite.rows), (pip
 both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Example, lambda good: {
     "a": times(leat=1990 if good else 2010, go=3000, tbb=3000 if good else 100, best=1), "b": times(leat=1e9)}, 3)
 both_sides("feed", feed.Suite, of_feed, 7 + 5)
-both_sides("gpu", gpu.Suite, of_gpu, 2 + 6 + 3 + 2, {"device": "cuda:0"})
-both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 1)
+both_sides("gpu", gpu.Suite, of_gpu, 3 + 6 + 3 + 2, {"device": "cuda:0"})
+both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 2 + 3 + 2 * len(python_datasets.TRANSFORM) + 2 + 4)
 both_sides("wire", wire.Suite, lambda good: {f"4 hosts, {policy}": {"step": [1, ms, 1e9], "link model": [100]} for policy, ms in (
     ("no overlap", 109 if good else 80), ("bucketed", 105 if good else 111), ("priority", 91 if good else 112))}, 3 + 2)
 both_sides("overlap", overlap.Suite, lambda good: {"gemm_5ms, Tstep": times(
