@@ -30,16 +30,20 @@ from leat._core import (
     jpeg_image,
     raw_bytes,
 )
+from leat.dataloader import DataLoader
 from leat.errors import Error, GpuError, OutOfMemory, SampleError, Timeout, TooManyLeases
 from leat.options import Autotune, FailureBudget, Live, Packing
 from leat.overlap import LoopFigures, Overlap, overlap
 from leat.prefetcher import Prefetcher, merge_states
+from leat.readers.pad import pad_collate
+from leat.readers.rng import rng
 
 __all__ = [
     "Autotune",
     "Batch",
     "Cifar10",
     "Cifar100",
+    "DataLoader",
     "Dataset",
     "Decision",
     "DeviceInfo",
@@ -78,5 +82,7 @@ __all__ = [
     "jpeg_image",
     "merge_states",
     "overlap",
+    "pad_collate",
     "raw_bytes",
+    "rng",
 ]

@@ -18,10 +18,10 @@ class SampleError(Error):
     epoch: int
     batch: int
     """The number of the batch in its epoch."""
-    sample: int
-    """The sample's number in the dataset."""
+    sample: int | None
+    """The sample's number in the dataset. None: it is not known, or the batch failed as a whole."""
 
-    def __init__(self, text: str, stage: str, epoch: int, batch: int, sample: int) -> None:
+    def __init__(self, text: str, stage: str, epoch: int, batch: int, sample: int | None) -> None:
         super().__init__(text)
         self.stage, self.epoch, self.batch, self.sample = stage, epoch, batch, sample
 

@@ -101,12 +101,18 @@ class _Torch:
         return handle
 
     def take(self, tensor: Tensor) -> Any:
+        if tensor.nbytes == 0 and hasattr(self._torch, tensor.dtype):
+            # Of one without an address, torch 1.13 keeps the capsule, and so the batch, for ever.
+            place = tensor.device.replace("host:0", "cpu")
+            return self._torch.empty(tensor.shape, dtype=getattr(self._torch, tensor.dtype), device=place)
         # A capsule, and no call of tensor.__dlpack__(): its stream is bound already.
         try:
             return self._from_dlpack(tensor._capsule())
         except (RuntimeError, AttributeError) as error:
             if _has(self._torch, tensor):
                 raise
+            if tensor.dtype == "bool" and tensor.device.startswith("host"):  # torch 1.13 has it, but not by DLPack
+                return self._torch.from_numpy(importlib.import_module("numpy").asarray(tensor))
             advice = "a newer torch has it, or take framework=None and convert the tensor"
             raise _lacks(f"torch {self._torch.__version__}", tensor, advice) from error
 

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from leat import _core, options
+from leat.readers.options import FillOptions
+from leat.readers.processes import CallerReader
+from leat.readers.source import READERS, Opened, Readers, kind_of, open_readers, source_of
 
 if TYPE_CHECKING:
     from leat._core import Dataset, Trace
@@ -34,7 +37,9 @@ class Prefetcher(_core.Prefetcher):
             step(batch["x"], batch["y"])
 
     Args:
-        dataset: What to read.
+        dataset: What to read: a ``leat.Dataset``; or an object with ``__getitem__`` and ``__len__``
+            (``__getitems__``, if it has that), with ``fields`` and ``read_into(index, out)``, or with
+            ``__iter__``, whose samples are dicts or tuples of arrays.
         device: ``"cuda:0"``, ``"cuda"``, ``"cpu"``, ``"auto"`` (the first CUDA device, or the CPU), or
             a ``torch.device``.
         batch_size: Samples in a global batch, over all ranks; with ``packing``, elements.
@@ -50,6 +55,8 @@ class Prefetcher(_core.Prefetcher):
             name still has the old batch while the next one is asked for. ``tqdm(enumerate(feed))``
             holds three.
         workers: How many readers there are. Each reads one batch at a time.
+        readers: Who runs the Python code of a dataset: ``"processes"``; ``"threads"``, for code that
+            lets go of the GIL; ``"caller"``: whoever asks for a batch makes it, so breakpoints work.
         pinned_slots: 0: ``prefetch_depth`` + ``workers``.
         order: ``"shuffled"`` or ``"sequential"``.
         seed: Seeds the shuffled order and random transforms.
@@ -84,7 +91,7 @@ class Prefetcher(_core.Prefetcher):
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | Any,
         device: object,
         *,
         batch_size: int,
@@ -94,6 +101,7 @@ class Prefetcher(_core.Prefetcher):
         prefetch_depth: int = 2,
         max_leases: int = 4,
         workers: int = 1,
+        readers: Readers = "processes",
         pinned_slots: int = 0,
         order: options.Order = "shuffled",
         seed: int = 0,
@@ -116,9 +124,8 @@ class Prefetcher(_core.Prefetcher):
         live: options.Live | None = None,
         sample_every: int = 16,
     ) -> None:
-        if not isinstance(dataset, _core.Dataset):
-            raise TypeError(f"dataset has to be a leat.Dataset, not {dataset!r}")
         whole = options.whole
+        options.one_of("readers", readers, READERS)
         checked: dict[str, object] = {
             "batch_size": whole("batch_size", batch_size, 1),
             "prefetch_depth": whole("prefetch_depth", prefetch_depth, 1),
@@ -146,14 +153,56 @@ class Prefetcher(_core.Prefetcher):
             "live": options.instance_or_none("live", live, options.Live),
             "sample_every": whole("sample_every", sample_every),
         }
+        self._opened: Opened | None = None
+        source = dataset
+        if not isinstance(dataset, _core.Dataset):
+            source = self._open(dataset, readers, checked)
         super().__init__(
-            dataset,
+            source,
             _device(device),
             framework,
             checked,
             options.one_of("on_escape", on_escape, options.ON_ESCAPE) == "copy",
             None if timeout is None else options.positive("timeout", timeout),
         )
+        if isinstance(self._opened, CallerReader):
+            self.read_in_caller(self._opened.step)
+
+    def _open(self, dataset: Any, readers: Readers, checked: dict[str, Any]) -> _core.Readers:
+        kind = kind_of(dataset)
+        bound = kind == "iterable"
+        if readers == "caller":
+            checked["workers"] = 1
+        fill = FillOptions(
+            kind=kind,
+            fields=dataset.fields if kind == "read_into" else None,
+            batch_size=checked["batch_size"] if bound else None,
+            drop_last=checked["last_batch"] == "drop",
+            leave_out=checked["read_failures"] != options.FailureBudget(),
+            as_torch=False,
+            tensors_only=True,
+            seed=checked["seed"],
+        )
+        if bound and readers == "threads" and checked["workers"] > 1:
+            raise ValueError(
+                "a dataset with __iter__ has one copy for each reader, and threads have one of all: take "
+                'readers="processes", or workers=1'
+            )
+        if bound:
+            if checked["world_size"] != 1 or checked["last_batch"] == "wrap":
+                raise ValueError("a dataset with __iter__ has its own shards: world_size has to be 1, and no wrap")
+            checked |= {"order": "drawn", "batch_size": 1, "last_batch": "partial"}
+        size = 0 if bound else len(dataset)
+        self._opened = open_readers(readers, dataset, fill, checked["workers"])
+        self._opened.wait()  # raises for a dataset that the processes cannot load
+        return source_of(dataset, self._opened, size, bound)
+
+    def close(self) -> None:
+        """Ends the feed: a call of another thread raises, and so do later ones. Waits for the reads that are
+        under way, and ends its threads and processes. Batches stay as they are."""
+        super().close()
+        if self._opened is not None:
+            self._opened.close()
 
     def state_dict(self, *, in_hand: bool = True) -> dict[str, Any]:
         """Returns where the run stands: which batches were trained on.

@@ -13,10 +13,12 @@ NB_MODULE(_core, module) {
   leat::python::bind_sources(module);
   leat::python::bind_web_dataset(module);
   leat::python::bind_arrays(module);
+  leat::python::bind_readers(module);
   leat::python::bind_stats(module);
   leat::python::bind_tensor(module);
   leat::python::bind_batch(module);
   leat::python::bind_loop(module);
+  leat::python::bind_departure(module);
   leat::python::bind_prefetcher(module);
   leat::python::bind_overlap(module);
   leat::python::bind_stand_in(module);

@@ -19,12 +19,16 @@ void bind_datasets(nanobind::module_& module);
 void bind_sources(nanobind::module_& module);
 /// WebDataset and its parts. After bind_datasets.
 void bind_web_dataset(nanobind::module_& module);
+/// Readers. After bind_datasets.
+void bind_readers(nanobind::module_& module);
 /// Stats, FailedSample, Trace.
 void bind_stats(nanobind::module_& module);
 /// InMemory. After bind_datasets.
 void bind_arrays(nanobind::module_& module);
 /// Loop and Epoch. After bind_batch().
 void bind_loop(nanobind::module_& module);
+/// Departure.
+void bind_departure(nanobind::module_& module);
 
 /// Prefetcher. After bind_loop() and bind_datasets().
 void bind_prefetcher(nanobind::module_& module);

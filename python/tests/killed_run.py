@@ -1,4 +1,6 @@
-"""A run that test_kill.py kills: python killed_run.py CHECKPOINT STATE SAMPLES MOST WORKERS RANK RANKS
+"""A run that test_kill.py kills: python killed_run.py WHAT CHECKPOINT STATE SAMPLES MOST WORKERS RANK RANKS
+
+WHAT is "Prefetcher" or "DataLoader", with worker processes.
 
 Goes on from the state in the file STATE, where there is one. After each batch, CHECKPOINT holds the state and a log of the samples
 that were trained on since STATE, written together. Ends with the epoch; after MOST samples, waits to be killed.
@@ -15,11 +17,20 @@ import numpy as np
 import leat
 
 
-def main(checkpoint: str, state: str, samples: int, most: int, workers: int, rank: int, ranks: int) -> None:
-    data = leat.InMemory({"number": np.arange(samples)})
-    feed = leat.Prefetcher(
-        data, "cpu", batch_size=30, workers=workers, seed=7, rank=rank, world_size=ranks, framework="numpy"
+def feed_of(what: str, samples: int, workers: int, rank: int, ranks: int) -> leat.Prefetcher | leat.DataLoader:
+    if what == "Prefetcher":
+        data = leat.InMemory({"number": np.arange(samples)})
+        return leat.Prefetcher(
+            data, "cpu", batch_size=30, workers=workers, seed=7, rank=rank, world_size=ranks, framework="numpy"
+        )
+    numbers = [{"number": i} for i in range(samples)]
+    return leat.DataLoader(
+        numbers, 30 // ranks, shuffle=True, num_workers=workers, seed=7, rank=rank, world_size=ranks, framework="numpy"
     )
+
+
+def main(what: str, checkpoint: str, state: str, samples: int, most: int, workers: int, rank: int, ranks: int) -> None:
+    feed = feed_of(what, samples, workers, rank, ranks)
     if os.path.exists(state):
         feed.load_state_dict(json.loads(pathlib.Path(state).read_text()))
     log: list[int] = []
@@ -38,4 +49,4 @@ def main(checkpoint: str, state: str, samples: int, most: int, workers: int, ran
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+    main(*sys.argv[1:4], *map(int, sys.argv[4:]))

@@ -53,6 +53,18 @@ def test_a_ready_batch_is_timed(data: pathlib.Path, way: str) -> None:
     assert run("handover.py", way, 5, data)["n"] == 5
 
 
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("images")
+    subprocess.run([sys.executable, PROGRAMS / "python_datasets.py", "make", folder], check=True, timeout=60)
+    return folder
+
+
+@pytest.mark.parametrize(("what", "much", "figure"), [("memory", 5, "early_pss"), ("start", 2, "second_ms")])
+def test_a_python_dataset_is_read(images: pathlib.Path, what: str, much: int, figure: str) -> None:
+    assert run("python_datasets.py", "leat", what, "prefetcher", much, images)[figure] > 0
+
+
 def test_memory_is_told_after_two_epochs(data: pathlib.Path) -> None:
     found = run("memory.py", "tokens", "numpy/workers_2", 6, data)
     assert found["late_rss"] > 0 and found["early_rss"] > 0 and found["batches"] == 6 * 3

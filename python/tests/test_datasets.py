@@ -4,7 +4,6 @@ import array
 import json
 import os
 import pathlib
-import pickle
 import tarfile
 from collections.abc import Callable
 from typing import Any
@@ -517,8 +516,3 @@ def test_a_file_that_is_deleted_is_still_read(tmp_path: pathlib.Path) -> None:
     data = leat.TokenShards(file, sequence_length=8)
     file.unlink()
     assert data[3]["x"][0] == 24
-
-
-def test_a_dataset_cannot_be_pickled() -> None:
-    with pytest.raises(TypeError, match="InMemory"):
-        pickle.dumps(leat.InMemory(x=np.zeros(3)))

@@ -1,5 +1,6 @@
 """The programs of examples/python learn."""
 
+import gzip
 import importlib.util
 import os
 import pathlib
@@ -37,6 +38,29 @@ def accuracy(text: str) -> float:
 @pytest.mark.parametrize("framework", ["numpy", "jax"])
 def test_learns_mnist(framework: str) -> None:
     assert accuracy(run(framework, "examples/data/mnist", "1")) > 92
+
+
+def test_a_trainer_of_torch_changes_one_line(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("torch")
+    program = ROOT / "examples" / "python" / "mnist_loader.py"
+    if not program.exists():
+        pytest.skip("the examples are not part of the source distribution")
+    text = program.read_text()
+    (line,) = [line for line in text.splitlines() if "leat" in line and line.startswith("from")]
+    (tmp_path / "before.py").write_text(text.replace(line, line.partition("this was: ")[2]))
+    for split in ("train", "t10k"):  # some of it will do
+        for name, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+            packed = ROOT / "examples" / "data" / "mnist" / f"{split}-{name}-ubyte.gz"
+            (tmp_path / packed.stem).write_bytes(gzip.decompress(packed.read_bytes())[: header + 6000 * size])
+    found = []
+    for trainer in (program, tmp_path / "before.py"):
+        done = subprocess.run(
+            [sys.executable, str(trainer), str(tmp_path), "2"],
+            cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found.append(accuracy(done.stdout))
+    assert min(found) > 80
 
 
 def test_torch_stops_and_goes_on(tmp_path: pathlib.Path) -> None:

@@ -85,3 +85,22 @@ def test_destructors_in_a_child_do_nothing(stand_in: Any) -> None:
     assert [batch.index for batch in held["loop"]] == list(range(1, 10))
     assert on_cpu(held["tensor"]) == list(range(8))
     held.clear()
+
+
+class Growing:
+    """Sample i: i + 1 times the number i."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": np.full(index + 1, index, np.int64)}
+
+
+@pytest.mark.parametrize("readers", ["caller", "threads", "processes"])
+def test_readers_write_batches_of_any_size_into_pinned_memory(stand_in: Any, readers: Any) -> None:
+    with leat.Prefetcher(Growing(), "cuda:0", batch_size=1, workers=2, readers=readers, order="sequential") as feed:
+        for epoch in range(2):
+            for i, batch in enumerate(feed.epoch(epoch)):
+                assert on_cpu(batch["x"]) == [[i] * (i + 1)]
+        del batch

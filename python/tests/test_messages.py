@@ -40,8 +40,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Cifar10": lambda wrong: leat.Cifar10(wrong),
     "Cifar10.split": lambda wrong: leat.Cifar10(FOLDER, wrong),
     "Cifar100.label": lambda wrong: leat.Cifar100(FOLDER, label=wrong),
+    "DataLoader": lambda wrong: leat.DataLoader([1], num_workers=wrong),
+    "DataLoader.device": lambda wrong: leat.DataLoader([1], device=wrong),
+    "DataLoader.load_state_dict": lambda wrong: leat.DataLoader([1]).load_state_dict(wrong),
+    "DataLoader.set_epoch": lambda wrong: leat.DataLoader([1]).set_epoch(wrong),
     "Dataset.__getitem__": lambda wrong: DATA[wrong],
     "Dataset.__contains__": lambda wrong: wrong == 0 and wrong in DATA,  # type: ignore[operator]
+    "Dataset.map": lambda wrong: DATA.map(wrong),
     "Dataset.read": lambda wrong: DATA.read(wrong),
     "Dataset.read.seed": lambda wrong: DATA.read(0, seed=wrong),
     "Dataset.read.epoch": lambda wrong: DATA.read(0, epoch=wrong),
@@ -81,6 +86,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "class_label": lambda wrong: leat.class_label(wrong),
     "jpeg_image": lambda wrong: leat.jpeg_image("x", ratio=wrong),
     "merge_states": lambda wrong: leat.merge_states(wrong),
+    "pad_collate": lambda wrong: leat.pad_collate(multiple_of=wrong),
     "overlap": lambda wrong: leat.overlap([], stream=wrong),
     "raw_bytes": lambda wrong: leat.raw_bytes(wrong, "x"),
     "raw_bytes.extensions": lambda wrong: leat.raw_bytes(FIELD, wrong),
@@ -98,7 +104,7 @@ def test_no_wrong_argument_is_answered_with_signatures(name: str) -> None:
 
 
 def test_the_table_has_all_that_is_public() -> None:
-    without_arguments = {"devices", "cuda_status"}
+    without_arguments = {"devices", "cuda_status", "rng"}
     of_results = {"Decision", "DeviceInfo", "FailedSample", "LoopFigures", "Loop", "Overlap", "Prediction", "Quantiles",
                   "StageShares", "WebPart"}  # fmt: skip
     errors = set(leat.errors.__dict__)

@@ -39,6 +39,7 @@ Counting::~Counting() {
 
 Batch::Batch(NewBatch parts)
     : info_(info_of(parts.share->lease())),
+      opaque_(parts.share->lease().opaque()),
       share_(std::move(parts.share)),
       counting_(std::move(parts.counting)),
       framework_(std::move(parts.framework)) {
@@ -150,6 +151,12 @@ nb::object Batch::at(std::string_view name) {
   refuse_released();
   if (!array.is_valid()) array = std::move(made);
   return array;
+}
+
+nb::list Batch::arrays() {
+  nb::list all;
+  for (const std::string& name : names()) all.append(at(name));
+  return all;
 }
 
 nb::object Batch::tensor(std::size_t i) const {

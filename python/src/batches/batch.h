@@ -93,6 +93,10 @@ class Batch {
   void walk();
   /// Whether its tensors are copies: it was asked for while too many leases were held.
   [[nodiscard]] bool is_copied() const noexcept { return copied_; }
+  /// What its reader says of it, beside the tensors; empty for a dataset of Leat's own.
+  [[nodiscard]] const std::string& opaque() const noexcept { return opaque_; }
+  /// The framework's arrays of all tensors, in order. As at().
+  [[nodiscard]] nanobind::list arrays();
   /// The names of its tensors.
   [[nodiscard]] std::vector<std::string> names() const;
   /// Whether it has a tensor of that name.
@@ -137,6 +141,7 @@ class Batch {
   void drop_share() noexcept;
 
   std::optional<BatchInfo> info_;
+  std::string opaque_;
   std::shared_ptr<const BatchInfo> walked_;  // info_, for as long as the batch lives
   std::vector<Field> fields_;
   std::shared_ptr<Share> share_;        // null: released, or copied

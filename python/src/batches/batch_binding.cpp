@@ -130,6 +130,11 @@ void bind_batch(nb::module_& module) {
           .def("items", &view_of<kItems>)
           .def("get", &get, nb::arg("name").none(), nb::arg("default") = nb::none())
           .def("__repr__", &Batch::repr)
+          .def_prop_ro("opaque",
+                       [](const Batch& batch) {
+                         return nb::bytes(batch.opaque().data(), batch.opaque().size());
+                       })
+          .def("arrays", &Batch::arrays, "The arrays of all tensors, in order.")
           .def("release", &Batch::release,
                "Gives up the batch's own share of the slot; arrays that live keep theirs.")
           .def("commit", &Batch::commit,

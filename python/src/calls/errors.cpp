@@ -1,5 +1,6 @@
 #include "leat/python/calls/errors.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "leat/feeder/batch_source.h"
 #include "leat/feeder/failures.h"
 #include "leat/gpu/error.h"
 #include "leat/python/calls/text.h"
@@ -32,6 +34,14 @@ nb::object from_sample(const feeder::SampleError& error) {
   const feeder::FailedSample& sample = error.sample();
   return make("SampleError", to_str(error.what()), to_string(sample.stage), sample.epoch,
               sample.batch, sample.sample);
+}
+
+// A SampleError; its cause is what the reader has raised.
+nb::object from_batch(const feeder::BatchError& error) {
+  const std::string& payload = error.payload();
+  return nb::module_::import_("leat.readers.errors")
+      .attr("sample_error")(to_str(error.what()), nb::bytes(payload.data(), payload.size()),
+                            error.epoch(), error.batch(), error.sample());
 }
 
 // OSError's constructor chooses the type by the number: FileNotFoundError and so on.
@@ -62,6 +72,8 @@ nb::object without_cause(const std::exception_ptr& error) {
     return from_python(e);
   } catch (const feeder::SampleError& e) {
     return from_sample(e);
+  } catch (const feeder::BatchError& e) {
+    return from_batch(e);
   } catch (const gpu::GpuError& e) {
     return make("GpuError", to_str(e.what()), e.code(), e.name(), e.call(), e.device());
   } catch (const OutOfMemory& e) {

@@ -3,6 +3,7 @@
 // | C++ | Python |
 // |---|---|
 // | feeder::SampleError | leat.SampleError |
+// | feeder::BatchError | leat.SampleError; its cause is what a reader has raised |
 // | gpu::GpuError | leat.GpuError |
 // | OutOfMemory, std::bad_alloc | leat.OutOfMemory |
 // | Timeout, TooManyLeases (of this file) | leat.Timeout, leat.TooManyLeases |

@@ -151,6 +151,7 @@ void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
                        is_mapped(array.data())});
   }
   new (self) Arrays(std::move(arrays), std::move(tensors), std::move(name));
+  remember(self, args, kwargs);
 }
 
 }  // namespace

@@ -116,6 +116,16 @@ void bind_field(nb::module_& module) {
           "__eq__", [](const Field& self, const Field& other) { return self == other; },
           nb::is_operator())
       .def("__hash__", [](const Field& self) { return nb::hash(parts_of(self)); })
+      .def("__reduce__",
+           [](nb::handle self) {
+             const auto& field = nb::cast<const Field&>(self);
+             nb::dict kwargs;
+             kwargs["variable_length"] = field.variable_length;
+             return remake(self.type(),
+                           nb::make_tuple(to_str(field.name), feeder::to_string(field.dtype),
+                                          shape_of(field)),
+                           kwargs);
+           })
       .def("__repr__", [](const Field& self) {
         return nb::str("leat.Field({!r}, {!r}, {!r}{})")
             .format(to_str(self.name), feeder::to_string(self.dtype), shape_of(self),
@@ -124,6 +134,11 @@ void bind_field(nb::module_& module) {
 }
 
 }  // namespace
+
+nb::tuple remake(nb::handle maker, nb::handle args, nb::handle kwargs) {
+  return nb::make_tuple(nb::module_::import_("leat.readers.remake").attr("remake"),
+                        nb::make_tuple(maker, args, kwargs));
+}
 
 nb::dlpack::dtype to_dlpack(DType dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -176,8 +191,14 @@ const Dataset& to_dataset(nb::handle object) {
 
 void bind_datasets(nb::module_& module) {
   bind_field(module);
-  nb::class_<Dataset>(module, "Dataset", "Samples by number. The base of all datasets.")
+  nb::class_<Dataset>(module, "Dataset", nb::dynamic_attr(),
+                      "Samples by number. The base of all datasets.")
       .def("__len__", &Dataset::size)
+      .def("__reduce__",
+           [](nb::handle self) {
+             const nb::object made_of = self.attr("_made_of");
+             return remake(self.type(), made_of[0], made_of[1]);
+           })
       .def(
           "__getitem__",
           [](const Dataset& self, nb::handle index) {
@@ -207,6 +228,13 @@ void bind_datasets(nb::module_& module) {
           nb::sig("def read(self, index: int, *, seed: int = 0, epoch: int = 0) -> dict"),
           "A sample: NumPy arrays by the names of the fields. A Prefetcher with this seed reads "
           "the same sample in that epoch.")
+      .def(
+          "map",
+          [](nb::handle self, nb::handle function) {
+            return nb::module_::import_("leat.readers.source").attr("Mapped")(self, function);
+          },
+          nb::arg("function").none(),
+          "A dataset of function(sample), where a sample is a dict of arrays. Readers call it.")
       .def_prop_ro(
           "name", [](const Dataset& self) { return to_str(self.name()); },
           "In messages and reports.")

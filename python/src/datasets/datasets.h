@@ -23,6 +23,16 @@ void construct(Data* self, Arguments&&... arguments) {
   new (self) Data(std::forward<Arguments>(arguments)...);
 }
 
+/// Notes what `self` was made of, for pickle: the unpickled one is made anew, from the same files.
+template <class Data>
+void remember(Data* self, const nanobind::args& args, const nanobind::kwargs& kwargs) {
+  nanobind::setattr(nanobind::find(self), "_made_of", nanobind::make_tuple(args, kwargs));
+}
+
+/// What pickle takes for an object that was made by `maker(*args, **kwargs)`.
+[[nodiscard]] nanobind::tuple remake(nanobind::handle maker, nanobind::handle args,
+                                     nanobind::handle kwargs);
+
 /// "x int32 [1024]"; of variable length "tokens int32 [<=1024]". Needs the GIL.
 [[nodiscard]] std::string to_string(const feeder::Field& field);
 

@@ -61,6 +61,7 @@ void make_token_shards(TokenShards* self, const nb::args& args, const nb::kwargs
   given.read("extension", options.extension);
   given.end();
   construct(self, files, options);
+  remember(self, args, kwargs);
 }
 
 void make_fixed_records(FixedRecords* self, const nb::args& args, const nb::kwargs& kwargs) {
@@ -74,6 +75,7 @@ void make_fixed_records(FixedRecords* self, const nb::args& args, const nb::kwar
   given.read("name", options.name);
   given.end();
   construct(self, files, options);
+  remember(self, args, kwargs);
 }
 
 // Data(directory, split, ...), or Data(files, ...).
@@ -105,6 +107,7 @@ void bind_cifar(nb::module_& module, const char* name, const char* doc) {
             given.require({"files"});
             given.read("label", options.label);
             make_split(self, given, kCifarSplits, options);
+            remember(self, args, kwargs);
           },
           nb::sig("def __init__(self, files: Files, split: Literal['train', 'test'] | None = None, "
                   "*, label: DTypeLike = 'uint8') -> None"),
@@ -115,6 +118,7 @@ void make_mnist(Mnist* self, const nb::args& args, const nb::kwargs& kwargs) {
   Arguments given("Mnist", {"files", "split"}, args, kwargs);
   given.require({"files"});
   make_split(self, given, kMnistSplits);
+  remember(self, args, kwargs);
 }
 
 // The array shares the memory of the dataset, which lives as long as it.

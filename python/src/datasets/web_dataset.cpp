@@ -96,13 +96,31 @@ void make_web(WebDataset* self, const nb::args& args, const nb::kwargs& kwargs) 
   given.read("name", options.name);
   given.end();
   construct(self, shards, options);
+  remember(self, args, kwargs);
+}
+
+constexpr char kImage[] = "jpeg_image";
+constexpr char kLabel[] = "class_label";
+constexpr char kBytes[] = "raw_bytes";
+
+// What `make` makes, with a note of how, for pickle.
+template <WebPart (*make)(const nb::args&, const nb::kwargs&), const char* kName>
+nb::object made(const nb::args& args, const nb::kwargs& kwargs) {
+  nb::object part = nb::cast(make(args, kwargs));
+  nb::setattr(part, "_made_of", nb::make_tuple(kName, args, kwargs));
+  return part;
 }
 
 void bind_web_parts(nb::module_& module) {
   nb::class_<WebPart>(module, "WebPart",
                       "A part of every sample of a WebDataset: a file, and the tensor that it "
                       "becomes. jpeg_image, class_label and raw_bytes make it.",
-                      nb::is_final())
+                      nb::is_final(), nb::dynamic_attr())
+      .def("__reduce__",
+           [](nb::handle self) {
+             const nb::object made_of = self.attr("_made_of");
+             return remake(made_of[0], made_of[1], made_of[2]);
+           })
       .def_ro("field", &WebPart::field)
       .def_prop_ro(
           "extensions",
@@ -119,7 +137,7 @@ void bind_web_parts(nb::module_& module) {
         return to_str("<leat.WebPart " + feeder::to_string(self) + ": " + to_string(self.field) +
                       ">");
       });
-  module.def("jpeg_image", &make_image,
+  module.def("jpeg_image", &made<make_image, kImage>,
              nb::sig("def jpeg_image(name: str, *, height: int = 224, width: int = 224, fit: "
                      "Literal['stretch', 'center_crop', 'random_resized_crop', 'exact'] = "
                      "'stretch', shorter_side: int = 256, scale: Sequence[float] = (0.08, 1.0), "
@@ -129,11 +147,11 @@ void bind_web_parts(nb::module_& module) {
                      "extensions: str | Sequence[str] = ('jpg', 'jpeg')) -> WebPart"),
              "A JPEG image, as uint8 [height, width, 3], or planar, [3, height, width]. mirror is "
              "the probability that left and right are exchanged.");
-  module.def("class_label", &make_label,
+  module.def("class_label", &made<make_label, kLabel>,
              nb::sig("def class_label(name: str, *, extensions: str | Sequence[str] = ('cls',)) "
                      "-> WebPart"),
              "An integer in ASCII digits, as an int64 scalar.");
-  module.def("raw_bytes", &make_bytes,
+  module.def("raw_bytes", &made<make_bytes, kBytes>,
              nb::sig("def raw_bytes(field: Field, extensions: str | Sequence[str]) -> WebPart"),
              "The bytes of a file, unchanged.");
 }

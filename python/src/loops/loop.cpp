@@ -171,6 +171,8 @@ nb::object Loop::next() {
   return batch;
 }
 
+void Loop::require_length() const { owner_->require_length(); }
+
 bool Loop::goes_on() const noexcept { return !is_over_ && !is_at_end_ && ended_why_.empty(); }
 
 nb::object Loop::peek() {
@@ -251,7 +253,10 @@ bool Loop::take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream
       // then keep for 5 ms. (Checks wait for copies.)
       const bool is_there =
           owner_->options().check_slots == feeder::CheckSlots::kNo && ask(TimePoint::min());
-      if (!is_there && !wait_in_slices(deadline, ask)) time_out(turn);
+      const auto wait = [&] {
+        return owner_->step().is_valid() ? make_here(deadline, ask) : wait_in_slices(deadline, ask);
+      };
+      if (!is_there && !wait()) time_out(turn);
     } catch (...) {
       feeding_->check_open();  // its reason, where the feed was closed meanwhile
       throw;
@@ -263,6 +268,21 @@ bool Loop::take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream
     if (!is_copied(TimePoint::min()) && !wait_in_slices(deadline, is_copied)) time_out(turn);
   }
   return true;
+}
+
+// Makes the batch that is due, in this thread, as wait_in_slices() waits. No batch is made before
+// it is asked for, as a rule: one that was made may be of an epoch that was left, and then the next
+// is made. It is waited for as long as a copy of a large batch takes.
+template <class Ask>
+bool Loop::make_here(const std::optional<TimePoint>& deadline, const Ask& ask) {
+  const nb::object step = owner_->step();
+  for (;;) {
+    const bool has_made = nb::cast<bool>(step());  // else the slot may not have come to the reader
+    const TimePoint most =
+        from_now(has_made ? std::chrono::microseconds(20'000) : std::chrono::microseconds(200));
+    if (wait_in_slices(deadline.has_value() ? std::min(*deadline, most) : most, ask)) return true;
+    if (deadline.has_value() && RuntimeClock::now() >= *deadline) return false;
+  }
 }
 
 void Loop::time_out(Feeding::Turn& turn) const {
@@ -299,11 +319,15 @@ void Epoch::exit(bool counts) {
 }
 
 std::uint64_t Epoch::size() const {
-  return nb::inst_ptr<PrefetcherObject>(owner_)->batches_of(number_);
+  auto& owner = *nb::inst_ptr<PrefetcherObject>(owner_);
+  owner.require_length();
+  return owner.batches_of(number_);
 }
 
 std::string Epoch::text() const {
-  return "<leat.Epoch " + std::to_string(number_) + ": " + std::to_string(size()) + " batches>";
+  const bool has_length = nb::inst_ptr<PrefetcherObject>(owner_)->has_length();
+  return "<leat.Epoch " + std::to_string(number_) +
+         (has_length ? ": " + std::to_string(size()) + " batches>" : std::string(">"));
 }
 
 int Epoch::traverse(visitproc visit, void* arg) const {
@@ -323,7 +347,13 @@ void bind_loop(nb::module_& module) {
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__", &Loop::next,
            "The next batch. The one before counts as trained on from here on.")
-      .def("__len__", &Loop::left, "How many batches are left.");
+      .def(
+          "__len__",
+          [](const Loop& self) {
+            self.require_length();
+            return self.left();
+          },
+          "How many batches are left. TypeError for a dataset with __iter__.");
   nb::class_<Epoch>(
       module, "Epoch", nb::type_slots(kCollected<Epoch>),
       "The batches of one epoch: for a loop, or for a with block, which decides at its "

@@ -70,6 +70,8 @@ class Loop {
   [[nodiscard]] bool is_look() const noexcept { return leaving_ == Leaving::kLook; }
   /// How many batches next() has still to give.
   [[nodiscard]] std::uint64_t left() const noexcept { return is_over_ ? 0 : left_; }
+  /// Throws TypeError if nobody knows how many batches there are.
+  void require_length() const;
   /// The end of the with block. `counts`: no exception ended it.
   void end_block(bool counts) noexcept;
   /// Another loop begins on the same prefetcher.
@@ -99,6 +101,8 @@ class Loop {
   [[nodiscard]] std::string only_looked();
   [[nodiscard]] bool take_unless_ended(Feeding::Turn& turn);
   [[nodiscard]] bool has_to_copy() const;
+  template <class Ask>
+  [[nodiscard]] bool make_here(const std::optional<TimePoint>& deadline, const Ask& ask);
   [[noreturn]] void time_out(Feeding::Turn& turn) const;
   void decide(bool counts) noexcept;
   void drop_ready() noexcept;

@@ -55,7 +55,7 @@ feeder::PrefetcherOptions options_of(const nb::dict& from) {
   read(from, "max_leases", options.max_leases);
   read(from, "workers", options.workers);
   read(from, "pinned_slots", options.pinned_slots);
-  read(from, "order", options.order, std::array{"sequential"sv, "shuffled"sv});
+  read(from, "order", options.order, std::array{"sequential"sv, "shuffled"sv, "drawn"sv});
   read(from, "seed", options.seed);
   read(from, "last_batch", options.last_batch,
        std::array{"partial"sv, "drop"sv, "pad"sv, "wrap"sv});
@@ -261,6 +261,11 @@ void PrefetcherObject::leave(const Loop& loop) noexcept {
   if (latest_ == &loop) latest_ = nullptr;
 }
 
+void PrefetcherObject::require_length() const {
+  if (has_length()) return;
+  throw nb::type_error("leat: how many batches an epoch has is known to its dataset alone");
+}
+
 bool PrefetcherObject::is_rest(std::uint64_t epoch) const {
   return std::ranges::find(rests_, epoch, &Rest::epoch) != rests_.end();
 }
@@ -327,6 +332,7 @@ void PrefetcherObject::warn_of_look(const std::string& text) noexcept {
 int PrefetcherObject::traverse(visitproc visit, void* arg) const {
   Py_VISIT(dataset_.ptr());
   Py_VISIT(framework_.ptr());
+  Py_VISIT(step_.ptr());
   return 0;
 }
 
@@ -339,6 +345,7 @@ void PrefetcherObject::clear() noexcept {
   }
   dataset_.reset();
   framework_.reset();
+  step_.reset();
 }
 
 std::string merge_states(const std::vector<std::string>& texts) {

@@ -73,8 +73,17 @@ class PrefetcherObject {
   /// A loop has ended after its first batch: warns with `text`, the first time. For destructors,
   /// too.
   void warn_of_look(const std::string& text) noexcept;
+  /// Who asks for batches also makes them: calls `step`, which makes one, if one is wanted now, and
+  /// says whether it did.
+  void read_in_caller(nanobind::object step) { step_ = std::move(step); }
+  /// What was given to read_in_caller(); invalid: others make them.
+  [[nodiscard]] const nanobind::object& step() const noexcept { return step_; }
   /// A batch was copied.
   void count_copy() noexcept { ++copies_; }
+  /// Whether it is known how many batches an epoch has: not where the caller or the readers decide.
+  [[nodiscard]] bool has_length() const noexcept { return options_.order != feeder::Order::kDrawn; }
+  /// Throws TypeError unless has_length().
+  void require_length() const;
   /// Batches of a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
 
@@ -104,6 +113,7 @@ class PrefetcherObject {
 
   nanobind::object dataset_;
   nanobind::object framework_;
+  nanobind::object step_;
   gpu::Device device_;
   feeder::PrefetcherOptions options_;
   const bool copies_escapes_;

@@ -57,17 +57,18 @@ std::uint64_t epoch_of(nb::handle number) {
 nb::str repr_of(const PrefetcherObject& self) {
   const feeder::Dataset& data = to_dataset(self.dataset());
   const nb::object& framework = self.framework();
-  const std::string text = std::string("<leat.Prefetcher of ")
-                               .append(data.name())
-                               .append(" on ")
-                               .append(self.device().name())
-                               .append(": ")
-                               .append(std::to_string(self.batches_per_epoch()))
-                               .append(" batches of ")
-                               .append(std::to_string(self.options().batch_size))
-                               .append(" an epoch, framework ")
-                               .append(nb::repr(framework.attr("name")).c_str())
-                               .append(">");
+  const std::string text =
+      std::string("<leat.Prefetcher of ")
+          .append(data.name())
+          .append(" on ")
+          .append(self.device().name())
+          .append(self.has_length()
+                      ? ": " + std::to_string(self.batches_per_epoch()) + " batches of " +
+                            std::to_string(self.options().batch_size) + " an epoch"
+                      : std::string())
+          .append(", framework ")
+          .append(nb::repr(framework.attr("name")).c_str())
+          .append(">");
   return to_str(text);  // a dataset is named after files, whose names may be any bytes
 }
 
@@ -106,7 +107,13 @@ void bind_prefetcher(nb::module_& module) {
       .def(
           "peek", [](nb::handle self) { return made(self).peek(self); },
           "A copy of the batch that comes next. It is delivered all the same, and counts nowhere.")
-      .def("__len__", &PrefetcherObject::batches_per_epoch, "Batches of a whole epoch.")
+      .def(
+          "__len__",
+          [](const PrefetcherObject& self) {
+            self.require_length();
+            return self.batches_per_epoch();
+          },
+          "Batches of a whole epoch. TypeError for a dataset with __iter__.")
       .def("__repr__", &repr_of)
       .def_prop_ro(
           "next_epoch", &PrefetcherObject::next_epoch,
@@ -120,6 +127,22 @@ void bind_prefetcher(nb::module_& module) {
           "The name of the device that has the batches.")
       .def("state", &PrefetcherObject::state, nb::arg("in_hand"), "The text in state_dict().")
       .def("load", &PrefetcherObject::load, nb::arg("state"), "As load_state_dict(), of the text.")
+      .def(
+          "draw",
+          [](const PrefetcherObject& self, const nb::bytes& keys, std::uint32_t kind,
+             std::size_t rows) {
+            Feeding::Call(self.feeding())
+                ->rank(0)
+                .draw({.bytes = {keys.c_str(), keys.size()}, .kind = kind, .rows = rows});
+          },
+          nb::arg("keys"), nb::arg("kind"), nb::arg("rows"),
+          "The next batch of the epoch that has begun, with order=\"drawn\". Private.")
+      .def(
+          "end_draws",
+          [](const PrefetcherObject& self) { Feeding::Call(self.feeding())->rank(0).end_draws(); },
+          "There are no more. Private.")
+      .def("read_in_caller", &PrefetcherObject::read_in_caller, nb::arg("step"),
+           "Who asks for a batch makes it, by step(). Private.")
       .def("close", &PrefetcherObject::close,
            "Ends the feed: a call of another thread raises, and so do later ones. Waits for the "
            "reads that are under way, and ends its threads. Batches stay as they are.")

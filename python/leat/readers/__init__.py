@@ -1,0 +1,1 @@
+"""What runs a dataset's Python code: worker processes, threads, or the caller of next()."""
