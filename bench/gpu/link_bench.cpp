@@ -291,8 +291,8 @@ void add(const leat::gpu::Device& device, const Options& options) {
                                    : std::vector<std::size_t>{
                                          4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1 * kMiB,
                                          4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 512 * kMiB};
-  for (const HostKind kind :
-       {HostKind::kPageable, HostKind::kPinned, HostKind::kWriteCombined, HostKind::kArena}) {
+  for (const HostKind kind : {HostKind::kPageable, HostKind::kPinned, HostKind::kWriteCombined,
+                              HostKind::kArena, HostKind::kShared}) {
     for (const bool h2d : {true, false}) {
       const Case base{.h2d = h2d, .kind = kind};
       const auto with = [&](std::size_t bytes) {
@@ -327,8 +327,11 @@ void add(const leat::gpu::Device& device, const Options& options) {
     }
   }
   // Of a small one: it says the same of where the pages are.
-  const leat::gpu::PinnedArena arena(device, std::min(largest, 64 * kMiB));
-  benchmark::AddCustomContext("arena", placement_of(arena));
+  for (const auto& [name, sharing] : {std::pair{"arena", leat::gpu::PageSharing::kPrivate},
+                                      {"memfd", leat::gpu::PageSharing::kShared}}) {
+    const leat::gpu::PinnedArena arena(device, std::min(largest, 64 * kMiB), sharing);
+    benchmark::AddCustomContext(name, placement_of(arena));
+  }
 }
 
 }  // namespace

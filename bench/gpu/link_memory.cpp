@@ -27,6 +27,7 @@ const char* to_string(HostKind kind) noexcept {
     case HostKind::kPinned: return "pinned";
     case HostKind::kWriteCombined: return "write_combined";
     case HostKind::kArena: return "arena";
+    case HostKind::kShared: return "memfd";
   }
   return "?";
 }
@@ -58,7 +59,10 @@ leat::gpu::PinnedSpan LinkMemory::host(HostKind kind) {
       host_ = pinned_->span();
       break;
     case HostKind::kArena:
-      arena_.emplace(device, capacity_);
+    case HostKind::kShared:
+      arena_.emplace(device, capacity_,
+                     kind == HostKind::kShared ? leat::gpu::PageSharing::kShared
+                                               : leat::gpu::PageSharing::kPrivate);
       host_ = arena_->take(capacity_);
       break;
   }

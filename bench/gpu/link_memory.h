@@ -19,6 +19,7 @@ enum class HostKind : std::uint8_t {
   kPinned,         // PinnedBuffer (cudaHostAlloc)
   kWriteCombined,  // PinnedBuffer with PinnedUse::kWriteCombined
   kArena,          // PinnedArena: the process's own pages, registered
+  kShared,         // the same, of a memfd that other processes may map
 };
 [[nodiscard]] const char* to_string(HostKind kind) noexcept;
 

@@ -65,7 +65,7 @@ LATENCIES = {
 PILLOW_SIMD = "pillow-simd==12.1.1.post0"  # has Pillow's names, hence a folder of its own
 LOADERS = ("torch", "webdataset", "spdl", "grain", "litdata")
 # The variants that --quick tries.
-QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|blocks/[02]|simplejpeg/[02]"
+QUICK = re.compile(r"[a-z_]+$|((collate|getitems|slices|opencv_linear)/0|blocks/[02]|simplejpeg/[02]"
                    r"|samples/[02]|pillow_simd/(threads_)?2|torchvision/2|(batches|ffmpeg)/2|(slices|simplejpeg)/threads_2"
                    r"|slices/threads_0)$")
 FINALISTS = 2  # of each peer's variants, which run in every round; and the best that reads ahead
@@ -75,7 +75,7 @@ INLINE = re.compile(r"get_batch|.*/(threads_)?0")
 
 # Where a figure is not quite the row's: program, problem, variant.
 NOTES = [
-    ("webdataset", "", ".*", "its order is that of a buffer of 1000 samples, and of the shards"),
+    ("webdataset", "tokens|cifar|jpeg", ".*", "its order is that of a buffer of 1000 samples, and of the shards"),
     ("torch|spdl|grain", "cifar", "(getitems|slices|batches).*",
      "from two arrays in its own memory; the others read the mapped files"),
     ("litdata", "tokens", ".*", "its order is that of 256 neighbours in a chunk, and of the chunks"),
@@ -108,13 +108,13 @@ class Leat:
 
 
 class Loader:
-    """One in Python: `program`, or HERE's of that name."""
+    """One in Python: a program and its first words, or HERE's of that name."""
 
     def __init__(self, name, python, data, program=None, finalists=FINALISTS):
-        self.name, self.python, self.data, self.finalists = name, python, data, finalists
-        self.program, self.is_leat = program or HERE / f"{name}_loader.py", program is not None
+        self.name, self.data, self.finalists, self.is_leat = name, data, finalists, name == "leat"
+        self.command = [python, *(program or [HERE / f"{name}_loader.py"])]
         self.variants, self.versions = collections.defaultdict(list), {}
-        for line in execute([python, self.program], 300, env=ONE_THREAD).splitlines():
+        for line in execute(self.command, 300, env=ONE_THREAD).splitlines():
             kind, first, second = line.split()
             if kind == "variant":
                 self.variants[first].append(second)
@@ -122,15 +122,16 @@ class Loader:
                 self.versions[first] = second
 
     def run(self, problem, variant, seconds, limit):
-        return execute_json([self.python, self.program, problem, variant, seconds, self.data], limit,
+        return execute_json([*self.command, problem, variant, seconds, self.data], limit,
                             env=ONE_THREAD)["samples_per_second"]
 
 
-def loaders_of(bench, python, data):
-    """The peers that can run."""
+def loaders_of(bench, python, data, names=LOADERS, program=None):
+    """The peers that can run. `program`: the same for all, which takes their names."""
     for name in bench.peers:
         try:
-            yield Loader(name, python, data)
+            if name in names:
+                yield Loader(name, python, data, program and [program, name])
         except Failed as failure:
             bench.without(name, str(failure))
 

@@ -11,11 +11,11 @@ from engine.verdicts import Target, median, ratio
 
 PROGRAMS = ("link", "await", "events")
 REPEATED = {"await": 5, "events": 3}  # rows that are compared with each other take turns
-PINNED = ("pinned", "write_combined", "arena")
+PINNED = ("pinned", "write_combined", "arena", "memfd")
 LINKS = [f"{direction} {kind}" for direction in ("h2d", "d2h") for kind in ("pageable", *PINNED)]
 SLOT = 4 << 20  # bytes from which the arena's targets count
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
-CONTEXT = ("device", "description", "cuda", "numa_node", "copy_engines", "arena", "num_cpus", "date")
+CONTEXT = ("device", "description", "cuda", "numa_node", "copy_engines", "arena", "memfd", "num_cpus", "date")
 # What none of them may do for an operation: counters.
 HEAP, DEVICE = ("heap_per_op",), ("device_per_op", "pinned_per_op", "events_per_op")
 COUNTERS = {"await": ("p50_us", "p99_us", "cpu"), "events": ("leat_ns", "raw_ns", "ratio")}
@@ -101,6 +101,12 @@ class Suite(Base):
             return min((ratio(rate, best) for (row, kind), rate in rates.items() if best and rate and kind == "arena"
                         and row.startswith(f"link {load}: ") and size_of(row.split(": ")[1]) >= SLOT), default=None)
 
+        def to_pinned():
+            """The worst slot of a memfd, to cudaHostAlloc's of that size."""
+            found = [ratio(median(values, row, "h2d memfd"), median(values, row, "h2d pinned")) for row in values
+                     if row.startswith("link alone: ") and size_of(row.split(": ")[1]) >= SLOT]
+            return min(filter(None, found), default=None)
+
         def beyond(how, duration):
             one, sync = (median(values, f"await: {name}/{duration}", "p50_us") for name in (how, "sync"))
             return None if one is None or sync is None else one - sync
@@ -111,6 +117,7 @@ class Suite(Base):
         if any(row.startswith("link") for row in values):
             add("H2D from the arena, slots >= 4 MiB / best pinned alone", 0.98, shares("alone"), True)
             add("the same under compute", 0.95, shares("under_compute"), True)
+            add("H2D from a memfd, slots >= 4 MiB / cudaHostAlloc's of that size", 0.98, to_pinned(), True)
         if any(row.startswith("await") for row in values):
             for how in ("await", "on_done"):
                 for duration in ("50us", "500us"):

@@ -11,7 +11,7 @@ from engine.programs import ONE_THREAD, PEERS, ROOT, Failed, capture, execute_js
 from engine.suite import Run, Suite as Base
 from engine.tables import matrix
 from engine.verdicts import Target, median, ratio
-from suites import feed
+from suites import feed, python_datasets
 
 HERE = PEERS / "python"
 FINALISTS = 3  # of Leat's variants, in C++ and in Python, which run in every round
@@ -20,7 +20,8 @@ SMALL = feed.Row("tokens", 0.75)
 LARGE = [feed.Row(problem, 0.95, few=True, alone=True) for problem in ("tokens_large", "cifar_large", "jpeg")]
 ROWS = [SMALL, *LARGE]
 LARGE_FROM = 1e-3  # seconds that a batch of LARGE takes in C++, or the row is not what it says
-BATCHES = {"tokens": 32, "tokens_large": 2048, "cifar_large": 4096, "jpeg": 32}  # samples of each
+BATCHES = {"tokens": 32, "tokens_large": 2048, "cifar_large": 4096, "jpeg": 32,  # samples of each
+           **python_datasets.BATCHES}
 # Ways of handover.py -> the most microseconds, at p50, of next() and both tensors. They were asked for on a
 # machine where PyTorch's loader took 715; the part of PyTorch's time in the same run tells more.
 HANDOVERS = {"leat_torch": 25, "leat_numpy": 25, "leat_none": None, "torch_1": None, "torch_2": None}
@@ -60,8 +61,8 @@ def install(python, folder):
 
 class Suite(Base):
     about = "The package leat, the loop of C++ and other loaders, over the same files in memory."
-    rows = (*(row.problem for row in ROWS), "handover", "memory")
-    peers = feed.LOADERS
+    rows = (*(row.problem for row in ROWS), "handover", "memory", *python_datasets.ROWS)
+    peers = python_datasets.PEERS_HERE
     ours = ("leat", "c++")
     rounds = {"": 9, "quick": 2}
     seconds = {"": 1, "quick": 0.2}
@@ -84,30 +85,35 @@ class Suite(Base):
             python = feed.peers_python(bench)
             install(python, options.venv)
         with tempfile.TemporaryDirectory(prefix="leat_python_", dir=feed.memory_folder(2 << 30)) as folder:
-            data, small = pathlib.Path(folder, "all"), pathlib.Path(folder, "small")
-            feed.make_data(options.programs, data, python, options.quick, bench.peers, images=("jpeg",))
-            feed.make_data(options.programs, small, python, True, images=("jpeg",))
-            leat = feed.Loader("leat", python, data, HERE / "leat_loader.py", FINALISTS)
-            programs = [feed.Leat(options.programs, data, options.quick, "c++", FINALISTS), leat,
-                        *feed.loaders_of(bench, python, data)]
             bench.facts |= {
-                "files": feed.where(folder), "packages": feed.packages(programs),
-                "package leat": f"that of {python}" if options.python else "of this tree",
+                "files": feed.where(folder), "package leat": f"that of {python}" if options.python else "of this tree",
                 "python": capture([python, "-c", "import platform; print(platform.python_version())"]).strip()}
-            yield feed.rounds_of(bench, [row for row in ROWS if row.problem in bench.rows], programs)
+            if not set(bench.rows) <= set(python_datasets.ROWS):
+                yield from self.of_files(bench, python, folder)
+            yield from python_datasets.sections(bench, python, pathlib.Path(folder, "datasets"), EPOCHS)
 
-            def run(row, program, *words):
-                return Run(row.split("/")[1], row.split("/")[0], lambda: {row: execute_json(
-                    [python, HERE / program, *words], options.limit, env=ONE_THREAD)})
+    def of_files(self, bench, python, folder):
+        options, data, small = bench.options, pathlib.Path(folder, "all"), pathlib.Path(folder, "small")
+        feed.make_data(options.programs, data, python, options.quick, bench.peers, images=("jpeg",))
+        feed.make_data(options.programs, small, python, True, images=("jpeg",))
+        leat = feed.Loader("leat", python, data, [HERE / "leat_loader.py"], FINALISTS)
+        programs = [feed.Leat(options.programs, data, options.quick, "c++", FINALISTS), leat,
+                    *feed.loaders_of(bench, python, data)]
+        bench.facts["packages"] = feed.packages(programs)
+        yield feed.rounds_of(bench, [row for row in ROWS if row.problem in bench.rows], programs)
 
-            if "handover" in bench.rows:
-                ways = [way for way in HANDOVERS if way.split("_")[0] in ("leat", *bench.peers)]
-                runs = [run(f"handover/{way}", "handover.py", way, 50 if options.quick else 500, data) for way in ways]
-                yield lambda turn: [runs]
-            if "memory" in bench.rows:
-                of_memory = [run(f"memory/leat {problem} {variant}", "memory.py", problem, variant,
-                                 10 if options.quick else EPOCHS, small) for problem, variant in MEMORY]
-                yield lambda turn: [of_memory]
+        def run(row, program, *words):
+            return Run(row.split("/")[1], row.split("/")[0], lambda: {row: execute_json(
+                [python, HERE / program, *words], options.limit, env=ONE_THREAD)})
+
+        if "handover" in bench.rows:
+            ways = [way for way in HANDOVERS if way.split("_")[0] in ("leat", *bench.peers)]
+            runs = [run(f"handover/{way}", "handover.py", way, 50 if options.quick else 500, data) for way in ways]
+            yield lambda turn: [runs]
+        if "memory" in bench.rows:
+            of_memory = [run(f"memory/leat {problem} {variant}", "memory.py", problem, variant,
+                             10 if options.quick else EPOCHS, small) for problem, variant in MEMORY]
+            yield lambda turn: [of_memory]
 
     def is_ours(self, what):
         return what.replace("_", " ").split(",")[0].split(" ")[0] in self.ours
@@ -140,10 +146,11 @@ class Suite(Base):
                                     False, "x", torch is not None))
         for row, of in values.items():
             if row.startswith("memory/"):
-                growth = [late / early for early, late in zip(of["early_rss"], of["late_rss"])] if of else []
+                what = "pss" if "late_pss" in of else "rss"
+                growth = [late / early for early, late in zip(of[f"early_{what}"], of[f"late_{what}"])] if of else []
                 found.append(Target(f"memory, {row.removeprefix('memory/')}, last epoch over the fifth", GROWTH,
                                     statistics.median(growth) if growth else None, False, "x"))
-        return found
+        return [*found, *python_datasets.targets(values)]
 
     def tables(self, values, facts, out):
         problems = [row for row in BATCHES if row in values]
@@ -151,9 +158,11 @@ class Suite(Base):
             f"{BATCHES[problem] / statistics.median(values[problem][name]) * 1e6:.4g} us"))])
         for what, unit in (("handover", ""), ("memory", "B")):
             rows = [row for row in values if row.startswith(f"{what}/")]
-            names = [name for name in (values[rows[0]] if rows else ()) if what == "handover" or name.endswith(("rss", "anon"))]
+            names = dict.fromkeys(name for row in rows for name in values[row]
+                                  if what == "handover" or name.endswith(("rss", "anon", "pss")))
             matrix(out, [{"handover": "a ready batch, host time, us", "memory": "memory"}[what]],
                    [([row.split("/", 1)[1]], row, unit) for row in rows], values, names)
+        python_datasets.tables(values, out)
 
     def saved(self, values, facts):
         return {"rows": [{"row": row, "median": {
