@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from leat.readers.structure import DTYPES, Part, Space, array_code, as_tensor, torch_code
+from leat.readers.structure import DTYPES, Part, Space, array_code, as_tensor, stacked_code
 
 __all__ = ["Collate", "convert", "default_of", "keep_out_of_shared_memory", "stacking_in"]
 
@@ -136,10 +136,8 @@ class Collate:
     def _tensors(self, batch: Sequence[Any], path: tuple[Any, ...]) -> Any:
         torch = sys.modules["torch"]
         first = batch[0]
-        code = torch_code(first.dtype)
-        exotic = first.layout is not torch.strided or first.device.type != "cpu" or first.requires_grad
-        alike = {*map(type, batch)} == {torch.Tensor} and {one.dtype for one in batch} == {first.dtype}
-        if code is None or exotic or not alike:
+        code = stacked_code(batch)
+        if code is None:
             return self._by_torch(batch, path)
 
         def write(out: np.ndarray[Any, Any]) -> None:

@@ -45,6 +45,16 @@ def torch_code(dtype: Any) -> int | None:
     return _torch_codes.get(dtype)
 
 
+def stacked_code(batch: Sequence[Any]) -> int | None:
+    """The code of torch tensors that a slot takes as one: plain ones of the CPU, of one type. None: others."""
+    torch = sys.modules["torch"]
+    first = batch[0]
+    if first.layout is not torch.strided or first.device.type != "cpu" or first.requires_grad:
+        return None
+    alike = {*map(type, batch)} == {torch.Tensor} and {one.dtype for one in batch} == {first.dtype}
+    return torch_code(first.dtype) if alike else None
+
+
 def as_tensor(array: np.ndarray[Any, Any], code: int) -> Any:
     """The torch tensor of that type in the array's memory."""
     torch = sys.modules["torch"]
@@ -109,10 +119,8 @@ class Space:
         """torch.stack() of the tensors; None if they do not fit there."""
         torch = sys.modules["torch"]
         first = batch[0]
-        code = torch_code(first.dtype)
-        exotic = first.layout is not torch.strided or first.device.type != "cpu" or first.requires_grad
-        alike = {*map(type, batch)} == {torch.Tensor} and {one.dtype for one in batch} == {first.dtype}
-        if code is None or exotic or not alike:
+        code = stacked_code(batch)
+        if code is None:
             return None
         offset = -(-self.end // ALIGNMENT) * ALIGNMENT
         nbytes = len(batch) * first.numel() * first.element_size()
