@@ -181,10 +181,14 @@ class BatchFill {
 class BatchSource : public Dataset {
  public:
   /// Has one batch filled: calls BatchFill::filled() or skip(). Called on a reader's fiber; each
-  /// reader has one call at a time. It may wait by Leat's means, but must not block its thread.
+  /// reader has requests() calls at a time. It may wait by Leat's means, but must not block its
+  /// thread.
   /// Throws BatchError for a failure of this batch alone; any other exception ends the feed.
   virtual void fill(BatchFill& batch) const = 0;
 
+  /// Returns for how many batches each reader is asked at a time: with 2, the next one is there
+  /// when it has filled one. A bound source's readers are asked for one.
+  [[nodiscard]] virtual std::size_t requests() const noexcept { return 1; }
   /// Returns whether each reader has batches of its own, in turns, until it has no more: reader
   /// `r` of n makes every n-th batch. Then the order is kDrawn, and nobody draws.
   [[nodiscard]] virtual bool is_bound() const noexcept { return false; }

@@ -15,6 +15,10 @@ bool is_bound(const BatchSource* source) noexcept {
   return source != nullptr && source->is_bound();
 }
 
+std::size_t requests_of(const BatchSource* source) noexcept {
+  return source == nullptr || source->is_bound() ? 1 : source->requests();
+}
+
 std::vector<Channel<PinnedSlot*>> channels_of_work(const BatchSource* source, std::size_t readers,
                                                    std::int64_t slots) {
   std::vector<Channel<PinnedSlot*>> work;

@@ -20,6 +20,10 @@ namespace leat::feeder {
 /// Returns whether `source`, if there is one, is bound (BatchSource::is_bound).
 [[nodiscard]] bool is_bound(const BatchSource* source) noexcept;
 
+/// Returns for how many batches a reader of `source`, or of a dataset if there is none, is asked at
+/// a time.
+[[nodiscard]] std::size_t requests_of(const BatchSource* source) noexcept;
+
 /// Returns the channels of slots to fill: one for all readers, or, if the source is bound, one for
 /// each.
 [[nodiscard]] std::vector<Channel<PinnedSlot*>> channels_of_work(const BatchSource* source,

@@ -46,7 +46,11 @@ std::exception_ptr first_cause() {
   }
 }
 
-std::string reader_name(std::size_t number) { return "reader " + std::to_string(number); }
+// Of fiber `i` of the readers' fibers.
+std::string reader_name(std::size_t i, std::size_t readers) {
+  const std::string name = "reader " + std::to_string(i % readers);
+  return i < readers ? name : name + ", request " + std::to_string(i / readers + 1);
+}
 
 }  // namespace
 
@@ -68,7 +72,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
       work_(channels_of_work(source_, options_.workers, all_slots(rings_))),
-      readings_(readers()) {
+      readings_(readers() * requests_of(source_)) {
   if (options.autotune.has_value()) {
     autotuner_ = std::make_unique<Autotuner>(*options.autotune, active, options.max_leases, rings_,
                                              free_pinned_);
@@ -113,7 +117,7 @@ std::string Stages::text_of(const std::vector<FiberReport>& fibers) const {
   for (const FiberReport& fiber : fibers) {
     std::string state = fiber.state;
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      if (!reads[i].empty() && fiber.name == reader_name(i)) state = reads[i];
+      if (!reads[i].empty() && fiber.name == reader_name(i, readers())) state = reads[i];
     }
     text.append(fiber.name).append(": ").append(state).append("\n");
   }
@@ -138,8 +142,8 @@ void Stages::launch(TaskGroup& group) {
         {.name = name, .stack_size = kStackSize});
   };
   start("sampler", [this] { sample(); });
-  for (std::size_t i = 0; i < readers(); ++i) {
-    start(reader_name(i), [this, i] { source_ == nullptr ? read(i) : fill(i); });
+  for (std::size_t i = 0; i < readings_.size(); ++i) {
+    start(reader_name(i, readers()), [this, i] { source_ == nullptr ? read(i) : fill(i); });
   }
   if (autotuner_) start("tuner", [this] { autotuner_->run(); });
   for (const auto& ring : rings_) {
@@ -254,13 +258,14 @@ void Stages::read(std::size_t number) {
   }
 }
 
-void Stages::fill(std::size_t number) {
+void Stages::fill(std::size_t fiber) {
+  const std::size_t number = fiber % readers();
   SourceReader reader({.source = *source_,
                        .options = options_,
                        .sampler = sampler_,
                        .first_pass = first_pass_,
                        .is_virtual = is_virtual_},
-                      readings_[number], number);
+                      readings_[fiber], number);
   for (;;) {
     PinnedSlot* const slot = *work_of(number).recv();
     SlotRing& ring = *rings_[slot->rank];

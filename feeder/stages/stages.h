@@ -69,7 +69,7 @@ class Stages {
  private:
   void sample();
   void read(std::size_t number);
-  void fill(std::size_t number);
+  void fill(std::size_t fiber);
   [[nodiscard]] const Channel<PinnedSlot*>& work_of(std::size_t reader) const noexcept {
     return work_[reader % work_.size()];
   }
@@ -95,7 +95,7 @@ class Stages {
   // Slots that name the batch to read into them: of all readers, or, if the source is bound, of
   // each.
   const std::vector<Channel<PinnedSlot*>> work_;
-  std::vector<Reading> readings_;         // by reader
+  std::vector<Reading> readings_;         // by reader's fiber
   std::unique_ptr<Autotuner> autotuner_;  // null: no autotune
   std::atomic<std::uint64_t> past_cache_bytes_{0};
   std::stop_token stop_;

@@ -24,6 +24,7 @@ from leat.prefetcher import _device, _text_of
 from leat.readers.draws import Batches, Draws, is_unchanged, restore, saved
 from leat.readers.options import FillOptions
 from leat.readers.processes import CallerReader, ReaderProcesses, ReaderThreads
+from leat.readers.source import requests_of
 from leat.readers.structure import unpack
 
 if TYPE_CHECKING:
@@ -426,6 +427,7 @@ class DataLoader:
                 size=size,
                 digest=_digest_of(self.dataset),
                 bound=self._is_iterable,
+                requests=requests_of(held.readers, self._is_iterable),
                 sockets=held.readers.descriptors,
             )
             timeout = float(self.timeout) if self.timeout else None

@@ -85,8 +85,10 @@ class FakeFeed:
         os.ftruncate(fd, size)
         self.memory, self.fd, self.number = mmap.mmap(fd, size), fd, self.number + 1
 
-    def send(self, keys: Any = None, *, op: int = worker.FILL, **numbers: int) -> None:
-        """FILL with ints, with anything that pickles, or without keys; or GROWN, for the last request."""
+    def send(
+        self, keys: Any = None, *, op: int = worker.FILL, slot: int = 5, request: int | None = None, **numbers: int
+    ) -> None:
+        """FILL with ints, with anything that pickles, or without keys; or another, by default for the last request."""
         kind, data = worker.NO_KEYS, b""
         if isinstance(keys, list) and all(type(key) is int for key in keys):
             kind, data = worker.NUMBERS, b"".join(key.to_bytes(8, "little") for key in keys)
@@ -97,7 +99,7 @@ class FakeFeed:
         names = "epoch", "index", "seed", "first", "pass_"
         values = [numbers.get(name, 0) for name in names]
         message = worker.REQUEST.pack(
-            op, 5, self.requests, self.number, len(self.memory), *values, len(data), kind
+            op, slot, request or self.requests, self.number, len(self.memory), *values, len(data), kind
         )
         socket.send_fds(self.socket, [message], [self.fd] if self.fd >= 0 else [])
         if self.fd >= 0:

@@ -144,10 +144,26 @@ class TestAllKinds:
         for _ in range(2):
             feed.send(["x" * 4000])
             assert feed.answer().op == worker.GROW
+            feed.send(op=worker.DROPPED)
         feed.send([7], epoch=3)
         answer = feed.answer()
         assert answer.request == 3
         assert feed.made(answer) == (3, 0, 0, 0, 0, [7])
+
+    def test_requests_wait_while_a_slot_grows(self, make: Make) -> None:
+        feed = FakeFeed(make(fakes.echo))
+        feed.send(["x" * 4000])
+        assert feed.answer().op == worker.GROW
+        for slot in (7, 8):
+            feed.new_memory(4096)
+            feed.send([slot], slot=slot)
+        feed.send(op=worker.DROPPED, slot=8)
+        feed.send(op=worker.DROPPED, request=1)
+        answer = feed.answer()
+        assert (answer.request, answer.slot) == (2, 7)
+        feed.new_memory(4096)
+        assert feed.batch([9])[-1] == [9]
+        assert feed.requests == 4
 
     def test_an_exception_is_an_answer_and_the_next_batch_comes(self, make: Make) -> None:
         feed = FakeFeed(make(fakes.fail), size=1 << 20)

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/channel.h"
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/buffer.h"
@@ -135,6 +136,40 @@ TEST(BatchSource, ItsSlotsAreMemoryThatOthersMapAndCannotShrink) {
   feed.start(0);
   feed.rank(0).draw(key(0));
   EXPECT_EQ(numbers_of(*feed.next()), std::vector<std::int64_t>{7});
+}
+
+// Every other batch is filled once the next one is asked for.
+class Pairs final : public BatchSource {
+ public:
+  std::string_view name() const noexcept override { return "pairs"; }
+  std::size_t requests() const noexcept override { return 2; }
+  void fill(BatchFill& batch) const override {
+    EXPECT_EQ(batch.reader(), 0U);
+    if (batch.index() % 2 == 0) {
+      static_cast<void>(next_.recv());
+    } else {
+      next_.send(0);
+    }
+    write_key(batch);
+  }
+
+ private:
+  const Channel<int> next_{0};
+};
+
+TEST(BatchSource, AReaderIsAskedForAsManyBatchesAtATimeAsTheSourceTakes) {
+  const Pairs source;
+  Prefetcher feed(source, gpu::open("host"),
+                  {.batch_size = 1, .pinned_slots = 2, .order = Order::kDrawn});
+  feed.start(0);
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    feed.rank(0).draw(key(i));
+    all.push_back({i});
+  }
+  feed.rank(0).end_draws();
+  EXPECT_EQ(rest(feed), all);
+  EXPECT_EQ(feed.stats().workers, 1U);
 }
 
 TEST(BatchSource, ADrawnOrderGoesOnAfterAResume) {

@@ -52,7 +52,12 @@ def source_of(dataset: Any, opened: Opened, size: int, bound: bool) -> _core.Rea
     """What a feed reads by those readers."""
     digest = getattr(dataset, "digest", 0)
     number = digest if isinstance(digest, int) and 0 <= digest < 2**64 else 0
-    return _core.Readers(type(dataset).__name__, size, number, bound, opened.descriptors)
+    return _core.Readers(type(dataset).__name__, size, number, bound, requests_of(opened, bound), opened.descriptors)
+
+
+def requests_of(opened: Opened, bound: bool) -> int:
+    """For how many batches each of those readers is asked at a time: its next one is there when one is filled."""
+    return 1 if bound or isinstance(opened, CallerReader) else 2
 
 
 class Mapped:

@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
@@ -21,7 +22,7 @@ from typing import Any, Final
 from leat.errors import Error
 from leat.readers.fill import Dropped, Filled, Filler, Request
 
-FILL, GROWN = 1, 2
+FILL, GROWN, DROPPED = 1, 2, 3
 FILLED, GROW, ERROR, END, DIED = 1, 2, 3, 4, 5
 NUMBERS, PICKLED, NO_KEYS = 0, 1, 2
 
@@ -56,6 +57,8 @@ class Reader:
         self._socket, self._filler, self._errors = sock, filler, errors
         self._memory: dict[int, tuple[int, memoryview]] = {}
         self._waiting: _Work | None = None  # taken from the socket, and not answered
+        self._next: deque[_Work] = deque()  # those behind it
+        self._is_closed = False
         self._is_started = False
         self._start_error: BaseException | None = None
         self._start_traceback: TracebackType | None = None
@@ -75,22 +78,27 @@ class Reader:
 
         ``keeps``: KeyboardInterrupt and SystemExit are raised, and the next call begins the same batch again.
         """
-        flags = 0 if waits else socket.MSG_DONTWAIT
-        while True:
-            if self._waiting is None:
-                self._waiting = self._receive(flags)
-            work = self._waiting
-            if work is None:
-                return False
-            if work.op != FILL:  # GROWN, for a batch that is not wanted any more
-                self._waiting = None
-                continue
-            if not self._is_started:
-                self.start(keeps=keeps)
-            answer = self._answer(work, keeps)
-            if self._waiting is work:
-                self._waiting = None
-                return answer is None or self._send(*answer)
+        if self._waiting is None:
+            self._waiting = self._take(waits)
+        if self._waiting is None:
+            return False
+        if not self._is_started:
+            self.start(keeps=keeps)
+        answer = self._answer(self._waiting, keeps)
+        self._waiting = None
+        return answer is None or self._send(*answer)
+
+    def _take(self, waits: bool) -> _Work | None:
+        # All that has come is heard first: what is not wanted any more costs no work.
+        while (told := self._receive(0 if waits and not self._next else socket.MSG_DONTWAIT)) is not None:
+            self._hear(told)
+        return self._next.popleft() if self._next and not self._is_closed else None
+
+    def _hear(self, told: _Work) -> None:
+        if told.op == FILL:
+            self._next.append(told)
+        else:
+            self._next = deque(work for work in self._next if work.echo != told.echo)
 
     def _answer(self, work: _Work, keeps: bool) -> tuple[Any, ...] | None:
         begin, cpu = time.monotonic_ns(), time.thread_time_ns()
@@ -141,14 +149,16 @@ class Reader:
         return len(payload)
 
     def _grown(self, work: _Work, size: int) -> memoryview:
-        """The slot's larger memory. Dropped: the batch is not wanted, and another may be."""
+        """The slot's larger memory. Dropped: the batch is not wanted."""
         if not self._send(GROW, *work.echo, 0, size, 0, 0, 0, 0, 0, 0, NO_SAMPLE):
             raise Dropped
-        self._waiting = self._receive(0)
-        if self._waiting is None or not self._waiting.is_grown_of(work):
-            raise Dropped
-        self._waiting = work
-        return self._memory[work.echo[0]][1]
+        while (told := self._receive(0)) is not None:
+            if told.echo == work.echo:
+                if told.op == DROPPED:
+                    break
+                return self._memory[work.echo[0]][1]
+            self._hear(told)
+        raise Dropped
 
     def _send(self, *answer: Any) -> bool:
         try:
@@ -162,9 +172,12 @@ class Reader:
             data, ancillary, _, _ = self._socket.recvmsg(
                 REQUEST.size, _ONE_DESCRIPTOR, flags | socket.MSG_CMSG_CLOEXEC
             )
-        except OSError:  # none is there; or closed, by this end or with messages unread
+        except BlockingIOError:
             return None
+        except OSError:  # closed by this end, or with messages unread
+            data = b""
         if len(data) != REQUEST.size:
+            self._is_closed = True
             return None
         op, slot, request, number, size, epoch, index, seed, first, pass_, key_bytes, kind = REQUEST.unpack(data)
         for level, what, descriptor in ancillary:
@@ -175,7 +188,7 @@ class Reader:
                     self._memory[slot] = number, _mapped(fd, size)
                 finally:
                     os.close(fd)
-        if self._memory[slot][0] != number:
+        if op != DROPPED and self._memory[slot][0] != number:
             raise AssertionError(f"slot {slot} has memory {self._memory[slot][0]}, not {number}")
         keys = _keys(self._memory[slot][1][:key_bytes], kind) if op == FILL else None
         return _Work(op, (slot, request), (epoch, index, seed, first, pass_), keys)
@@ -186,9 +199,6 @@ class _Work:
 
     def __init__(self, op: int, echo: tuple[int, int], numbers: tuple[int, int, int, int, int], keys: Any) -> None:
         self.op, self.echo, self.numbers, self.keys = op, echo, numbers, keys
-
-    def is_grown_of(self, work: _Work) -> bool:
-        return self.op == GROWN and self.echo == work.echo
 
 
 class _Room:

@@ -18,9 +18,10 @@ void bind_readers(nb::module_& module) {
   nb::class_<SocketSource, feeder::Dataset>(
       module, "Readers", "Readers that run Python code, each behind a socket. Private.",
       nb::is_final())
-      .def(nb::init<std::string, std::uint64_t, std::uint64_t, bool, const std::vector<int>&>(),
+      .def(nb::init<std::string, std::uint64_t, std::uint64_t, bool, std::size_t,
+                    const std::vector<int>&>(),
            nb::arg("name"), nb::arg("size"), nb::arg("digest"), nb::arg("bound"),
-           nb::arg("sockets"))
+           nb::arg("requests"), nb::arg("sockets"))
       .def_prop_ro("count", &SocketSource::readers);
 }
 

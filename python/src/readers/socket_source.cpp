@@ -8,11 +8,14 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/io.h"
+#include "leat/csp/mutex.h"
+#include "leat/csp/notification.h"
 
 namespace leat::python {
 
@@ -25,7 +28,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-enum Asked : std::uint32_t { kFill = 1, kGrown = 2 };
+enum Asked : std::uint32_t { kFill = 1, kGrown = 2, kDropped = 3 };
 enum Answered : std::uint32_t { kFilled = 1, kGrow = 2, kFailed = 3, kEnd = 4, kDied = 5 };
 enum Keys : std::uint32_t { kNumbers = 0, kNone = 2 };
 
@@ -110,7 +113,6 @@ struct SocketSource::Answer {
   std::uint64_t sample;
 };
 
-// A reader of the feed has it for itself while it fills.
 struct SocketSource::Reader {
   Reader() = default;
   Reader(const Reader&) = delete;
@@ -118,16 +120,19 @@ struct SocketSource::Reader {
   ~Reader();
   int socket = -1;
   std::size_t number = 0;
+  Mutex asking;  // guards the three below, and keeps the messages in the order of their numbers
   std::uint64_t request = 0;                    // the latest one's number
+  std::shared_ptr<Notification> latest;         // given once that one has ended
   std::map<std::size_t, std::uint64_t> memory;  // that it has mapped, by slot
-  std::string layout_text;                      // of the latest batch
+  // For the request whose turn it is:
+  std::string layout_text;  // of the latest batch
   std::shared_ptr<const feeder::BatchLayout> layout;
   std::atomic<std::uint64_t> ended{~std::uint64_t{0}};  // the pass of which it has no more
 };
 
 SocketSource::SocketSource(std::string name, std::uint64_t size, std::uint64_t digest, bool bound,
-                           const std::vector<int>& sockets)
-    : name_(std::move(name)), size_(size), digest_(digest), bound_(bound) {
+                           std::size_t requests, const std::vector<int>& sockets)
+    : name_(std::move(name)), size_(size), digest_(digest), bound_(bound), requests_(requests) {
   for (const int socket : sockets) {
     auto& reader = readers_.emplace_back(std::make_unique<Reader>());
     reader->number = readers_.size() - 1;
@@ -212,7 +217,7 @@ void SocketSource::fill(BatchFill& batch) const {
   std::ranges::copy(keys, batch.memory().begin());
   Message message{.op = kFill,
                   .slot = static_cast<std::uint32_t>(batch.slot()),
-                  .request = ++reader.request,
+                  .request = 0,
                   .memory = 0,
                   .bytes = 0,
                   .epoch = batch.epoch(),
@@ -225,37 +230,51 @@ void SocketSource::fill(BatchFill& batch) const {
                           : bound_    ? kNone
                                       : batch.drawn().kind,
                   .padding = 0};
-  const auto ask = [&] {
-    message.memory = batch.memory_number();
-    message.bytes = batch.memory().size();
-    std::uint64_t& mapped = reader.memory[batch.slot()];
-    const bool is_new = std::exchange(mapped, message.memory) != message.memory;
-    send(reader, message, is_new ? batch.descriptor() : -1);
-  };
-  ask();
+  // Answers come in the order of the requests: the turns of those who wait for them form a chain.
+  struct Turn {
+    const std::shared_ptr<Notification> ends = std::make_shared<Notification>();
+    ~Turn() { ends->notify(); }
+  } turn;
+  std::shared_ptr<Notification> before;
   try {
-    while (!take(batch, reader, receive(reader), message, ask)) {
+    {
+      const std::scoped_lock lock(reader.asking);
+      message.request = ++reader.request;
+      before = std::exchange(reader.latest, turn.ends);
+      ask(reader, message, batch);
+    }
+    if (before != nullptr) before->wait();
+    while (!take(batch, reader, receive(reader), message)) {
     }
   } catch (...) {
-    message.op = kGrown;  // a reader that waits for a larger slot goes on at any message
-    message.request = 0;
+    message.op = kDropped;
     send(reader, message, -1);
     throw;
   }
 }
 
+// Sends the message with the batch's memory.
+void SocketSource::ask(Reader& reader, Message& message, const BatchFill& batch) {
+  message.memory = batch.memory_number();
+  message.bytes = batch.memory().size();
+  std::uint64_t& mapped = reader.memory[batch.slot()];
+  const bool is_new = std::exchange(mapped, message.memory) != message.memory;
+  send(reader, message, is_new ? batch.descriptor() : -1);
+}
+
 // Returns whether `answer` ends the batch.
-template <class Ask>
-bool SocketSource::take(BatchFill& batch, Reader& reader, const Answer& answer, Message& message,
-                        const Ask& ask) const {
+bool SocketSource::take(BatchFill& batch, Reader& reader, const Answer& answer,
+                        Message& message) const {
   if (answer.op == kDied) fail_died(reader, batch, answer);
-  if (answer.request != reader.request) return false;  // of a feed that was ended
+  if (answer.request != message.request) return false;  // dropped
   switch (answer.op) {
-    case kGrow:
+    case kGrow: {
       batch.grow(static_cast<std::size_t>(answer.at));
       message.op = kGrown;
-      ask();
+      const std::scoped_lock lock(reader.asking);
+      ask(reader, message, batch);
       return false;
+    }
     case kFilled: batch.filled(filled(reader, answer, batch.memory())); return true;
     case kEnd:
       reader.ended.store(batch.pass(), std::memory_order_relaxed);

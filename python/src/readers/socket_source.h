@@ -10,6 +10,9 @@
 //   kGrown, a memfd                  ──►
 //                                    ◄── kFilled, kFailed, kEnd
 //
+// A reader has up to requests() kFill, and answers them in their order. kDropped says that one is
+// not wanted any more: it has no answer, or one that nobody hears.
+//
 // All else lies in the slot: the keys at its beginning; then the tensors, each at a multiple of 256
 // bytes, and behind them the layout, the opaque bytes and the failures.
 #pragma once
@@ -33,13 +36,14 @@ class SocketSource final : public feeder::BatchSource {
   /// `sockets`, one for each reader, are non-blocking; the source has copies of them. `bound`: each
   /// reader has batches of its own. Throws std::system_error.
   SocketSource(std::string name, std::uint64_t size, std::uint64_t digest, bool bound,
-               const std::vector<int>& sockets);
+               std::size_t requests, const std::vector<int>& sockets);
   ~SocketSource() override;
 
   void fill(feeder::BatchFill& batch) const override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
   [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
+  [[nodiscard]] std::size_t requests() const noexcept override { return requests_; }
   [[nodiscard]] bool is_bound() const noexcept override { return bound_; }
   [[nodiscard]] bool has_ended(std::size_t reader, std::uint64_t pass) const noexcept override;
   [[nodiscard]] std::size_t readers() const noexcept { return readers_.size(); }
@@ -49,10 +53,10 @@ class SocketSource final : public feeder::BatchSource {
   struct Answer;
   struct Reader;
   static void send(Reader& reader, const Message& message, int descriptor);
+  static void ask(Reader& reader, Message& message, const feeder::BatchFill& batch);
   [[nodiscard]] static Answer receive(Reader& reader);
-  template <class Ask>
   [[nodiscard]] bool take(feeder::BatchFill& batch, Reader& reader, const Answer& answer,
-                          Message& message, const Ask& ask) const;
+                          Message& message) const;
   [[nodiscard]] static feeder::FilledBatch filled(Reader& reader, const Answer& answer,
                                                   std::span<const std::byte> slot);
   [[noreturn]] void fail_died(const Reader& reader, const feeder::BatchFill& batch,
@@ -62,6 +66,7 @@ class SocketSource final : public feeder::BatchSource {
   const std::uint64_t size_;
   const std::uint64_t digest_;
   const bool bound_;
+  const std::size_t requests_;
   std::vector<std::unique_ptr<Reader>> readers_;
 };
 
