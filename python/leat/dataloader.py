@@ -663,7 +663,11 @@ class _Pass:
         except SampleError as error:  # of this batch alone
             self._failed += 1
             failure = error.__cause__ or error
-        except (Timeout, TooManyLeases):
+        except Timeout as error:
+            if isinstance(self._held.readers, ReaderProcesses):
+                error.args = (f"{error}\n{self._held.readers.told()}",)
+            raise
+        except TooManyLeases:
             raise
         except Error:
             if self._why:  # another thread has ended it meanwhile

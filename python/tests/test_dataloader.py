@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -387,6 +388,33 @@ def test_timeout() -> None:
             next(batches)
         wait.set()
         assert numbers(batches) == PLAIN[1:]
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_timeout_names_the_process_that_is_stopped(loads: bool) -> None:
+    class Stops(Numbers):
+        def __getitem__(self, i: int) -> int:
+            if i == 4 and not loads:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return i
+
+        def __setstate__(self, state: Any) -> None:
+            vars(self).update(state)
+            if loads:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    with loader(Stops(), num_workers=2, timeout=0.3) as data:
+        batches, last, until = iter(data), "", time.monotonic() + 30
+        while "stopped" not in last and time.monotonic() < until:
+            try:
+                next(batches)
+            except leat.Timeout as error:
+                last = str(error).splitlines()[-1]
+        begin = "the dataset is still being loaded, by process" if loads else "pids of the readers, from 0 on:"
+        found = re.fullmatch(rf"{begin}.* (\d+) \(stopped\).*", last)
+        assert found, last
+        os.kill(int(found[1]), signal.SIGCONT)
+        assert len(next(batches)) == 4
 
 
 # ---- samplers

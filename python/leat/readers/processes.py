@@ -74,6 +74,14 @@ class ReaderProcesses:
             error = Error(summary)
             raise error from (ReaderTraceback(text) if text else None)
 
+    def told(self) -> str:
+        """A line for who waits for a batch: where the dataset is loaded, or the workers' pids. Does not wait."""
+        while self._hear(0):
+            pass
+        if self._pids:
+            return f"pids of the readers, from 0 on: {', '.join(map(_told, self._pids))}"
+        return f"the dataset is still being loaded, by process {_told(self._loader or _server_pid())}"
+
     def renew(self, dataset: Any, options: FillOptions) -> bool:
         """True: the workers have this, byte for byte. Else new ones are started with it, and have new descriptors."""
         if os.getpid() != self._process:
@@ -178,7 +186,7 @@ class ReaderProcesses:
         state = _state_of(self._loader)
         if state == "T":
             os.kill(self._loader, signal.SIGKILL)
-        return _server is not None and _state_of(_server._process.pid) == "T" and (state == "Z" or not self._loader)
+        return _state_of(_server_pid()) == "T" and (state == "Z" or not self._loader)
 
     def _ask(self, grace: float) -> None:
         assert self._control is not None
@@ -221,6 +229,10 @@ def _state_of(pid: int) -> str:
             return file.read().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def _told(pid: int) -> str:
+    return f"{pid} (stopped)" if _state_of(pid) == "T" else str(pid)
 
 
 def _how(status: int) -> str:
@@ -283,6 +295,10 @@ class _Server:
 
 _server: _Server | None = None
 _lock = threading.Lock()
+
+
+def _server_pid() -> int:
+    return 0 if _server is None else _server._process.pid
 
 
 def _fork_loader(end: int, preloads: list[str]) -> None:
