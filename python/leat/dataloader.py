@@ -354,6 +354,7 @@ class DataLoader:
     def _settle(self) -> None:
         run = self._pass
         if run is not None:
+            run.check_idle("this loop cannot begin")
             run.supersede()
             self._start, self._looks = self._after(run)
             if self._looks > 1 and not self._has_warned:
@@ -514,7 +515,7 @@ class DataLoader:
             )
         run, self._pass = self._pass, None
         if run is not None:
-            run.supersede(counts=False)
+            run.supersede("a state was loaded", counts=False)
         self._adopt_last_batch(text)
         feed = self._open()
         feed.load(text)
@@ -633,21 +634,46 @@ class _Pass:
         if self.is_over:
             raise StopIteration
         if self._why:
-            raise Error(f"leat: this loop over epoch {self.epoch} has ended: {self._why}")
-        if self._is_asking:
-            raise Error("leat: another thread asks this loader for a batch: a loader has one loop at a time")
-        self.draw_ahead()
+            raise self._ended()
+        self.check_idle("this call gives no batch")
+        self._is_asking = True
         try:
-            batch = self._ask()
+            return self._next()
+        finally:
+            self._is_asking = False
+
+    def check_idle(self, refused: str) -> None:
+        """Raises while a call of next() goes on."""
+        if self._is_asking:
+            raise Error(
+                f"leat: {refused}, as a loop over epoch {self.epoch} waits for a batch, and a loader has one loop at a "
+                "time: end that loop first (leave it and drop its iterator, or loader.close()), or make another loader"
+            )
+
+    def _ended(self) -> Error:
+        return Error(f"leat: this loop over epoch {self.epoch} has ended: {self._why}")
+
+    def _next(self) -> Any:
+        self.draw_ahead()
+        if self._pending is not None:  # from here on it counts
+            self._pending, self.is_committed = None, True
+        try:
+            batch: Batch = next(self._loop)
         except StopIteration:
             self.is_over = True
             raise
         except SampleError as error:  # of this batch alone
             self._failed += 1
             failure = error.__cause__ or error
-        except (Timeout, TooManyLeases):
+        except Timeout as error:
+            if isinstance(self._held.readers, ReaderProcesses):
+                error.args = (f"{error}\n{self._held.readers.told()}",)
+            raise
+        except TooManyLeases:
             raise
         except Error:
+            if self._why:  # another thread has ended it meanwhile
+                raise self._ended() from None
             self._held.is_broken = True
             if self._held.readers is not None:
                 self._held.readers.wait()  # raises if they did not start
@@ -667,16 +693,6 @@ class _Pass:
         if isinstance(failure, StopIteration):  # it would end the loop in silence
             raise RuntimeError("leat: the dataset's code raised StopIteration") from failure
         raise failure
-
-    def _ask(self) -> Batch:
-        if self._pending is not None:  # from here on it counts
-            self._pending, self.is_committed = None, True
-        self._is_asking = True
-        try:
-            batch: Batch = next(self._loop)
-        finally:
-            self._is_asking = False
-        return batch
 
     def draw_ahead(self, more: int = 0) -> None:
         """Draws as many lists as there are slots. Raises what the sampler raises, after the batches before it."""
@@ -723,10 +739,15 @@ class _Pass:
             self._pending = None
         self._block.__exit__(*((None,) * 3 if counts else (Exception, None, None)))
 
-    def supersede(self, why: str = "another loop has begun on the same loader", *, counts: bool = True) -> None:
+    def supersede(
+        self,
+        why: str = "another loop has begun on the same loader, which has one at a time: make a loader for each",
+        *,
+        counts: bool = True,
+    ) -> None:
         """Ends it for good."""
-        self.leave(counts)
         self._why = self._why or why
+        self.leave(counts)
 
     def _has_more(self) -> bool:
         if self._draws is not None:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -203,6 +204,41 @@ def test_the_loop_before_ends(reads: dict[str, Any]) -> None:
         assert list(second) == []
 
 
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_loop_that_waits_is_ended_by_close_and_not_by_another(closes: bool) -> None:
+    has_begun, goes_on = threading.Event(), threading.Event()
+
+    class Waits(Numbers):
+        def __getitem__(self, i: int) -> int:
+            if i == 9:
+                has_begun.set()
+                goes_on.wait(10)
+            return super().__getitem__(i)
+
+    data, found = loader(Waits()), []
+
+    def run() -> None:
+        try:
+            for batch in data:
+                found.append(numbers([batch])[0])
+        except leat.Error as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert has_begun.wait(10)
+    if closes:
+        threading.Timer(0.5, goes_on.set).start()
+        data.close()  # waits for the sample
+    else:
+        with pytest.raises(leat.Error, match="one loop at a time"):
+            iter(data)
+    goes_on.set()
+    thread.join(30)
+    ended = "leat: this loop over epoch 0 has ended: the loader was closed"
+    assert found == ([*PLAIN[:2], ended] if closes else PLAIN)
+
+
 def test_close_ends_the_loop_and_iter_starts_again(reads: dict[str, Any]) -> None:
     data = loader(**reads)
     batches = iter(data)
@@ -352,6 +388,33 @@ def test_timeout() -> None:
             next(batches)
         wait.set()
         assert numbers(batches) == PLAIN[1:]
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_timeout_names_the_process_that_is_stopped(loads: bool) -> None:
+    class Stops(Numbers):
+        def __getitem__(self, i: int) -> int:
+            if i == 4 and not loads:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return i
+
+        def __setstate__(self, state: Any) -> None:
+            vars(self).update(state)
+            if loads:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    with loader(Stops(), num_workers=2, timeout=0.3) as data:
+        batches, last, until = iter(data), "", time.monotonic() + 30
+        while "stopped" not in last and time.monotonic() < until:
+            try:
+                next(batches)
+            except leat.Timeout as error:
+                last = str(error).splitlines()[-1]
+        begin = "the dataset is still being loaded, by process" if loads else "pids of the readers, from 0 on:"
+        found = re.fullmatch(rf"{begin}.* (\d+) \(stopped\).*", last)
+        assert found, last
+        os.kill(int(found[1]), signal.SIGCONT)
+        assert len(next(batches)) == 4
 
 
 # ---- samplers

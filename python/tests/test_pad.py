@@ -115,6 +115,8 @@ def test_rows_without_values() -> None:
         (lambda i: (1, [2], [3]) if i == 1 else (1, [2]), {}, RuntimeError, "equal length"),
         (lambda i: np.zeros(2, "u1"), {"values": -1}, ValueError, "uint8, which cannot hold -1"),
         (lambda i: np.zeros(2, "i4"), {"values": 0.5}, ValueError, "int32, which cannot hold 0.5"),
+        (lambda i: {"x": [0, 2**63 if i == 2 else i]}, {}, ValueError, "2 .*an int in field 'x' that int64 cannot"),
+        (lambda i: [2**63, -1], {}, ValueError, "0 .*an int in field 'ids' that int64 cannot"),
         (lambda i: {"x": [1]}, {"values": {"labels": 1}}, ValueError, "no field 'labels', but 'x'"),
         (lambda i: ([1], 2), {"fields": ["2"]}, ValueError, "no field '2', but '0', '1'"),
         (lambda i: [1], {"values": {"x": 1}}, ValueError, "no field 'x', but 'ids'"),

@@ -440,6 +440,34 @@ class TestEnds:
         assert time.monotonic() - begin < 3
         assert not children(server())
 
+    @pytest.mark.parametrize("which", [["server"], ["loader"], ["server", "loader"]])
+    def test_close_does_not_wait_for_a_process_that_is_stopped(self, start: Make, which: list[str]) -> None:
+        readers = start(fakes.echo)
+        assert FakeFeed(readers).batch([1])[-1] == [1]
+        (loader,), workers = children(server()), readers.pids
+        stopped = [{"server": server(), "loader": loader}[name] for name in which]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            readers.close()
+            assert time.monotonic() - begin < 1.5
+            wait_until(lambda: not any(map(is_running, [loader, *workers])), 1)
+        finally:
+            os.kill(server(), signal.SIGCONT)
+        assert FakeFeed(start(fakes.doubled)).batch([2]) == [4]  # by the same server
+
+    def test_close_before_a_server_that_is_stopped_has_begun(self, start: Make) -> None:
+        start(fakes.echo).wait()
+        os.kill(server(), signal.SIGSTOP)
+        try:
+            readers = start(fakes.echo)
+            begin = time.monotonic()
+            readers.close()
+            assert time.monotonic() - begin < 1.5
+        finally:
+            os.kill(server(), signal.SIGCONT)
+
     def test_close_lets_user_code_end(self, start: Make, tmp_path: pathlib.Path) -> None:
         def dataset(request: Any) -> Any:
             time.sleep(0.2)

@@ -15,6 +15,7 @@ from leat.readers.structure import BFLOAT16, DTYPES, STORAGE, Part, array_code, 
 __all__ = ["PadCollate", "pad_collate"]
 
 _NUMBERS = (int, float, np.number, np.bool_)
+_WHOLE = (int, np.integer, np.bool_)
 
 
 def pad_collate(
@@ -94,7 +95,7 @@ class PadCollate:
                         raise ValueError(f"pad_collate(lengths=True): the samples have a field '{key}_length' already")
                     batch[f"{key}_length"] = length
             return batch
-        if isinstance(first, (tuple, list)) and _row(first) is None:
+        if isinstance(first, (tuple, list)) and not _is_row(first):
             if any(not isinstance(one, (tuple, list)) or len(one) != len(first) for one in samples):
                 raise work.collate.explain(RuntimeError("the samples have to be of equal length"), samples, ())
             self._check_names(map(str, range(len(first))))
@@ -117,7 +118,7 @@ class PadCollate:
 
     def _field(self, work: _Padding, rows: Sequence[Any], name: str) -> Any:
         if self._fields is None or name in self._fields:
-            arrays = _rows(rows)
+            arrays = work.arrays(rows, name)
             if arrays[0] is not None:
                 return work.padded(rows, arrays, name, self._values.get(name, self._value), self._multiple)
             if self._fields is not None:
@@ -135,6 +136,20 @@ class _Padding:
         self.collate = Collate(as_torch=as_torch)
         self.collate.labels = labels
         self.lengths: list[tuple[str, Any]] = []
+
+    def arrays(self, rows: Sequence[Any], name: str) -> list[Any]:
+        made = []
+        for row, one in enumerate(rows):
+            try:
+                made.append(_array(one))
+            except OverflowError:
+                who = self.collate.label(row)
+                raise ValueError(f"pad_collate: {who} has an int{in_field((name,))} that int64 cannot hold") from None
+        if all(isinstance(one, list) for one in rows) and all(one is not None for one in made):
+            # An empty list has no type of its own, and ints beside floats are floats.
+            dtype = np.result_type(*[one.dtype for one in made if len(one)] or [np.int64])
+            made = [one.astype(dtype, copy=False) for one in made]
+        return made
 
     def padded(self, rows: Sequence[Any], arrays: Sequence[Any], name: str, value: float, multiple: int) -> Any:
         first = arrays[0]
@@ -177,23 +192,21 @@ class _Padding:
         )
 
 
-def _row(value: Any) -> Any:
-    """The value as something with a first dimension to pad, or None."""
+def _is_row(value: Any) -> bool:
+    """Whether it is a list of numbers."""
+    return isinstance(value, list) and all(issubclass(kind, _NUMBERS) for kind in {*map(type, value)})
+
+
+def _array(value: Any) -> Any:
+    """The value as something with a first dimension to pad, or None. OverflowError: int64 cannot hold an int of it."""
     torch = sys.modules.get("torch")
     if isinstance(value, np.ndarray) or (torch is not None and isinstance(value, torch.Tensor)):
         return value if value.ndim else None
-    if isinstance(value, list) and all(isinstance(one, _NUMBERS) for one in value):
-        return np.array(value) if value else np.empty(0, np.int64)
-    return None
-
-
-def _rows(values: Sequence[Any]) -> list[Any]:
-    rows = [_row(one) for one in values]
-    if all(isinstance(one, list) for one in values) and all(one is not None for one in rows):
-        # An empty list has no type of its own, and ints beside floats are floats.
-        dtype = np.result_type(*[row.dtype for row in rows if len(row)] or [np.int64])
-        rows = [row.astype(dtype, copy=False) for row in rows]
-    return rows
+    if not _is_row(value):
+        return None
+    kinds = {*map(type, value)} or {int}
+    # NumPy alone would make floats of an int that is too large.
+    return np.array(value, np.int64 if int in kinds and all(issubclass(kind, _WHOLE) for kind in kinds) else None)
 
 
 def _code(row: Any) -> int | None:

@@ -74,6 +74,14 @@ class ReaderProcesses:
             error = Error(summary)
             raise error from (ReaderTraceback(text) if text else None)
 
+    def told(self) -> str:
+        """A line for who waits for a batch: where the dataset is loaded, or the workers' pids. Does not wait."""
+        while self._hear(0):
+            pass
+        if self._pids:
+            return f"pids of the readers, from 0 on: {', '.join(map(_told, self._pids))}"
+        return f"the dataset is still being loaded, by process {_told(self._loader or _server_pid())}"
+
     def renew(self, dataset: Any, options: FillOptions) -> bool:
         """True: the workers have this, byte for byte. Else new ones are started with it, and have new descriptors."""
         if os.getpid() != self._process:
@@ -95,7 +103,8 @@ class ReaderProcesses:
         self._ask(grace)
         until = time.monotonic() + min(grace, _LONGEST_GRACE) + 1.5  # where it is stopped, it ends once it goes on
         while self._ended is None and time.monotonic() < until:
-            self._hear(0.1)
+            if not self._hear(0.1) and self._is_stopped():
+                break
         self._leave()
 
     def __del__(self) -> None:
@@ -110,6 +119,7 @@ class ReaderProcesses:
     def _start(self, job: Any, options: FillOptions) -> None:
         from leat.readers.share import Shared, _pickle
 
+        self._loader = 0  # the pid of the workers' parent, once it is known
         self._pids: list[int] = []
         self._died: list[tuple[int, int]] = []  # pid, wait status
         self._ended: int | None = None
@@ -156,7 +166,9 @@ class ReaderProcesses:
                 data = b""
             message: tuple[Any, ...] = pickle.loads(data) if data else ("ended", -1)
             what, *values = message
-            if what == "ready":
+            if what == "forked":
+                self._loader = values[0]
+            elif what == "ready":
                 self._pids, imported = values
                 _imported.update(imported)
             elif what == "failed":
@@ -168,6 +180,13 @@ class ReaderProcesses:
                 if not self._pids and self._failure is None:
                     self._failure = (f"the process that loads the dataset for the readers {_how(values[0])}", "")
             return bool(data)
+
+    def _is_stopped(self) -> bool:
+        """Whether nobody will tell that the workers have ended. Kills their parent, and so them, if it is stopped."""
+        state = _state_of(self._loader)
+        if state == "T":
+            os.kill(self._loader, signal.SIGKILL)
+        return _state_of(_server_pid()) == "T" and (state == "Z" or not self._loader)
 
     def _ask(self, grace: float) -> None:
         assert self._control is not None
@@ -201,6 +220,19 @@ def _surroundings() -> Any:
 
 def _path() -> list[str]:
     return [entry for entry in sys.path if isinstance(entry, str)]
+
+
+def _state_of(pid: int) -> str:
+    """The letter that /proc has for it: T where it is stopped, Z where it has ended. Empty: it is not there."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _told(pid: int) -> str:
+    return f"{pid} (stopped)" if _state_of(pid) == "T" else str(pid)
 
 
 def _how(status: int) -> str:
@@ -263,6 +295,10 @@ class _Server:
 
 _server: _Server | None = None
 _lock = threading.Lock()
+
+
+def _server_pid() -> int:
+    return 0 if _server is None else _server._process.pid
 
 
 def _fork_loader(end: int, preloads: list[str]) -> None:

@@ -126,6 +126,7 @@ class _Server:
                 os.close(fd)
                 child.control.close()
             loader.run(control, self._main)
+        loader.tell(control, "forked", pid)
         fd = os.pidfd_open(pid)
         self._children[fd] = _Child(pid, control)
         self._poll.register(fd, select.POLLIN)
