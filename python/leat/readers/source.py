@@ -55,7 +55,7 @@ def source_of(dataset: Any, opened: Opened, size: int, bound: bool) -> _core.Rea
     return _core.Readers(type(dataset).__name__, size, number, bound, requests_of(opened, bound), opened.descriptors)
 
 
-def requests_of(opened: Opened, bound: bool) -> int:
+def requests_of(opened: object, bound: bool) -> int:
     """For how many batches each of those readers is asked at a time: its next one is there when one is filled."""
     return 1 if bound or isinstance(opened, CallerReader) else 2
 
