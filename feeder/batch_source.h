@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
+#include "leat/csp/mutex.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/failures.h"
 
@@ -144,6 +146,11 @@ class BatchFill {
   /// PrefetcherOptions::max_pinned_bytes is not pinned: it takes one more copy. Throws OutOfMemory.
   void grow(std::size_t bytes);
 
+  /// The reader has been told of this batch, and may be asked for the next one now, instead of when
+  /// fill() returns (BatchSource::requests). So readers are asked in the order of the slots.
+  void asked() noexcept {
+    if (asking_.owns_lock()) asking_.unlock();
+  }
   /// The batch is in memory(). Throws leat::Error if its tensors are not.
   void filled(FilledBatch batch);
   /// Throws BatchError: this batch has failed, because of `why`.
@@ -156,8 +163,9 @@ class BatchFill {
   friend class SourceReader;
   BatchFill(PinnedSlot& slot, SlotRing& ring, std::size_t reader, std::uint64_t seed,
             std::uint64_t first_pass, std::span<const std::uint64_t> samples,
-            std::size_t most_bytes) noexcept
-      : slot_(slot),
+            std::size_t most_bytes, std::unique_lock<Mutex>& asking) noexcept
+      : asking_(asking),
+        slot_(slot),
         ring_(ring),
         reader_(reader),
         seed_(seed),
@@ -165,6 +173,7 @@ class BatchFill {
         samples_(samples),
         most_bytes_(most_bytes) {}
 
+  std::unique_lock<Mutex>& asking_;  // one call of fill() for the reader has it
   PinnedSlot& slot_;
   SlotRing& ring_;
   const std::size_t reader_;
@@ -186,8 +195,8 @@ class BatchSource : public Dataset {
   /// Throws BatchError for a failure of this batch alone; any other exception ends the feed.
   virtual void fill(BatchFill& batch) const = 0;
 
-  /// Returns for how many batches each reader is asked at a time: with 2, the next one is there
-  /// when it has filled one. A bound source's readers are asked for one.
+  /// Returns for how many batches each reader may be asked at a time (BatchFill::asked): with 2,
+  /// the next one is there when it has filled one. A bound source's readers are asked for one.
   [[nodiscard]] virtual std::size_t requests() const noexcept { return 1; }
   /// Returns whether each reader has batches of its own, in turns, until it has no more: reader
   /// `r` of n makes every n-th batch. Then the order is kDrawn, and nobody draws.

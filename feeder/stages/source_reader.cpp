@@ -43,7 +43,7 @@ void SourceReader::list_samples(const PinnedSlot& slot) {
   }
 }
 
-bool SourceReader::fill(PinnedSlot& slot, SlotRing& ring) {
+bool SourceReader::fill(PinnedSlot& slot, SlotRing& ring, std::unique_lock<Mutex>& asking) {
   PinnedSlot::Sourced& own = slot.of_source;
   const TimePoint start = now();
   reading_.begin(slot.batch, start);
@@ -53,7 +53,7 @@ bool SourceReader::fill(PinnedSlot& slot, SlotRing& ring) {
   std::optional<FilledBatch::Times> times;
   try {
     BatchFill batch(slot, ring, number_, shared_.options.seed, shared_.first_pass, samples_,
-                    shared_.options.max_pinned_bytes);
+                    shared_.options.max_pinned_bytes, asking);
     shared_.source.fill(batch);
     own.is_skipped = batch.skips_;
     times = batch.times_;

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/mutex.h"
 #include "leat/feeder/batch_source.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/sampler.h"
@@ -47,10 +49,11 @@ class SourceReader {
   /// Returns the first of 2^32 passes that no other prefetcher of this process has.
   [[nodiscard]] static std::uint64_t new_passes() noexcept;
 
-  /// Has the batch that `slot` names filled, and writes its record. Returns whether it was filled.
+  /// Has the batch that `slot` names filled, and writes its record. Unlocks `asking`, the reader's,
+  /// once the reader may be asked for another batch. Returns whether it was filled.
   /// A failure becomes the slot's: of this batch alone, or of the feed. Throws Cancelled, and what
   /// is no leat::Error.
-  [[nodiscard]] bool fill(PinnedSlot& slot, SlotRing& ring);
+  [[nodiscard]] bool fill(PinnedSlot& slot, SlotRing& ring, std::unique_lock<Mutex>& asking);
 
  private:
   void list_samples(const PinnedSlot& slot);

@@ -72,7 +72,8 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
       work_(channels_of_work(source_, options_.workers, all_slots(rings_))),
-      readings_(readers() * requests_of(source_)) {
+      readings_(fibers()),
+      asking_(source_ == nullptr ? 0 : readers()) {
   if (options.autotune.has_value()) {
     autotuner_ = std::make_unique<Autotuner>(*options.autotune, active, options.max_leases, rings_,
                                              free_pinned_);
@@ -96,6 +97,14 @@ void Stages::finish(const std::exception_ptr& cause) noexcept {
 // With autotune, as many as it may ever let read.
 std::size_t Stages::readers() const noexcept {
   return options_.autotune.has_value() ? options_.autotune->max_workers : options_.workers;
+}
+
+// Returns how many fibers read. Of a source, no more than there are slots: with one more, a reader
+// could have two slots while another one has none.
+std::size_t Stages::fibers() const noexcept {
+  const std::size_t wanted = readers() * requests_of(source_);
+  return std::clamp(wanted, readers(),
+                    std::max(readers(), static_cast<std::size_t>(all_slots(rings_))));
 }
 
 // Returns the bytes of the pinned slots in use, of all devices. They are written in turn.
@@ -267,9 +276,10 @@ void Stages::fill(std::size_t fiber) {
                        .is_virtual = is_virtual_},
                       readings_[fiber], number);
   for (;;) {
+    std::unique_lock asking(asking_[number]);
     PinnedSlot* const slot = *work_of(number).recv();
     SlotRing& ring = *rings_[slot->rank];
-    if (reader.fill(*slot, ring)) ring.tell(&Observer::read, *slot);
+    if (reader.fill(*slot, ring, asking)) ring.tell(&Observer::read, *slot);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
   }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/mutex.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/batch_source.h"
 #include "leat/feeder/dataset.h"
@@ -74,6 +75,7 @@ class Stages {
     return work_[reader % work_.size()];
   }
   [[nodiscard]] std::size_t readers() const noexcept;
+  [[nodiscard]] std::size_t fibers() const noexcept;
   [[nodiscard]] std::size_t ring_bytes() const noexcept;
   void copy(SlotRing& ring);
   void recycle(SlotRing& ring);
@@ -96,6 +98,7 @@ class Stages {
   // each.
   const std::vector<Channel<PinnedSlot*>> work_;
   std::vector<Reading> readings_;         // by reader's fiber
+  std::vector<Mutex> asking_;             // by reader of a source: who asks it next
   std::unique_ptr<Autotuner> autotuner_;  // null: no autotune
   std::atomic<std::uint64_t> past_cache_bytes_{0};
   std::stop_token stop_;

@@ -223,7 +223,7 @@ class DataLoader:
             "packing": None,
             "pad_to": "field",
             "read_across_epochs": self.persistent_workers and self._kind == "planned",
-            "delivery": "in_order" if in_order else "as_completed",
+            "delivery": "in_order" if in_order or self._is_iterable else "as_completed",
             "rank": self._rank,
             "world_size": self._world_size,
             "read_failures": options.FailureBudget(),
@@ -243,6 +243,8 @@ class DataLoader:
                 "pin_memory has no effect: Leat's readers write into pinned memory, and device= says where batches "
                 "go; the default is the CPU, in memory that is not pinned"
             )
+        if self._is_iterable and not in_order:
+            _warn("in_order=False has no effect on an iterable dataset: batches come from each worker in turn")
         if multiprocessing_context is not None:
             _warn("multiprocessing_context has no effect: workers come from a process of Leat's own")
 
@@ -565,10 +567,11 @@ class _Held:
         self.readers: _Reads | None = None
         self.is_broken = False  # a worker has died
         self.state: str | None = None  # for the next feed
+        self._process = os.getpid()
 
     def close_feed(self, *, keeps_state: bool = False) -> None:
         feed, self.feed = self.feed, None
-        if feed is not None:
+        if feed is not None and os.getpid() == self._process:  # not in a child of it, which has no feed
             if keeps_state:
                 with contextlib.suppress(Error):
                     self.state = feed.state(False)
@@ -690,9 +693,12 @@ class _Pass:
             value = unpack(batch.opaque, arrays.__getitem__, lambda index: np.asarray(arrays[index]))
             batch.release()  # the arrays have their shares
             return value
-        if isinstance(failure, StopIteration):  # it would end the loop in silence
-            raise RuntimeError("leat: the dataset's code raised StopIteration") from failure
-        raise failure
+        try:
+            if isinstance(failure, StopIteration):  # it would end the loop in silence
+                raise RuntimeError("leat: the dataset's code raised StopIteration") from failure
+            raise failure
+        finally:
+            del failure  # it has this frame, and so the batch
 
     def draw_ahead(self, more: int = 0) -> None:
         """Draws as many lists as there are slots. Raises what the sampler raises, after the batches before it."""

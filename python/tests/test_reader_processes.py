@@ -263,6 +263,13 @@ class TestErrors:
         feed.send([3, 4])
         with pytest.raises(KeyboardInterrupt):
             step()
+        assert not step()
+        again = feed.answer()
+        assert again.op == worker.AGAIN
+        feed.send([1])  # from before main has heard it
+        assert not step()
+        feed.send(op=worker.HEARD, request=again.request)
+        feed.send([3, 4])
         assert step()
         assert feed.made(feed.answer()) == [3, 4]
         assert not step()
@@ -419,9 +426,14 @@ class TestEnds:
         assert readers.ended == (-1 if which == "server" else signal.SIGKILL)
         assert FakeFeed(start(fakes.doubled)).batch([2]) == [4]  # by another server
 
-    def test_close_kills_what_stays_in_user_code(self, start: Make) -> None:
-        readers = start(fakes.sleep, workers=2)
-        FakeFeed(readers).send([60])
+    def test_close_kills_what_stays_in_user_code(self, start: Make, tmp_path: pathlib.Path) -> None:
+        def stay(request: Any) -> None:
+            (tmp_path / "begun").touch()
+            time.sleep(60)
+
+        readers = start(stay, workers=2)
+        FakeFeed(readers).send([])
+        wait_until((tmp_path / "begun").exists, 10)
         pids = readers.pids
         begin = time.monotonic()
         readers.close(grace=0.2)

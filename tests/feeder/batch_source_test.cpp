@@ -145,6 +145,8 @@ class Pairs final : public BatchSource {
   std::size_t requests() const noexcept override { return 2; }
   void fill(BatchFill& batch) const override {
     EXPECT_EQ(batch.reader(), 0U);
+    EXPECT_EQ(batch.index(), asked_++) << "not in the order of the slots";
+    batch.asked();
     if (batch.index() % 2 == 0) {
       static_cast<void>(next_.recv());
     } else {
@@ -155,6 +157,7 @@ class Pairs final : public BatchSource {
 
  private:
   const Channel<int> next_{0};
+  mutable std::uint64_t asked_ = 0;  // by one fiber at a time
 };
 
 TEST(BatchSource, AReaderIsAskedForAsManyBatchesAtATimeAsTheSourceTakes) {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import pickle
 import traceback
+import weakref
 
 from leat.errors import Error, SampleError
 
-__all__ = ["ReaderTraceback", "keep_error", "pack_error", "sample_error", "unpack_error"]
+__all__ = ["Keeper", "ReaderTraceback", "pack_error", "sample_error", "unpack_error"]
 
 _LONGEST_ERROR = 256 << 10
 
@@ -34,7 +35,9 @@ def unpack_error(payload: bytes) -> BaseException:
     If it does not pickle: a leat.Error that says the same.
     """
     if len(payload) == 8:
-        return _kept.pop(int.from_bytes(payload, "little"), Error("a reader failed, and its exception is gone"))
+        number = int.from_bytes(payload, "little")
+        kept = (keeper.errors.pop(number, None) for keeper in list(_keepers))
+        return next(filter(None, kept), Error("a reader failed, and its exception is gone"))
     summary, text, data = pickle.loads(payload)
     error: BaseException
     try:
@@ -56,18 +59,25 @@ class ReaderTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-_MOST_KEPT = 1024  # those of dropped batches are never taken
-_kept: dict[int, BaseException] = {}
+_MOST_KEPT = 256  # those of dropped batches are never taken
 _numbers = itertools.count()
+_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
 
-def keep_error(error: BaseException) -> bytes:
-    """An exception for this process: unpack_error() gives it, once."""
-    number = next(_numbers)
-    _kept[number] = error
-    while len(_kept) > _MOST_KEPT:
-        _kept.pop(next(iter(_kept)), None)
-    return number.to_bytes(8, "little")
+class Keeper:
+    """Exceptions of readers in this process: unpack_error() gives each, once. They go with the keeper."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, BaseException] = {}
+        _keepers.add(self)
+
+    def keep(self, error: BaseException) -> bytes:
+        """What unpack_error() takes."""
+        number = next(_numbers)
+        self.errors[number] = error
+        while len(self.errors) > _MOST_KEPT:
+            self.errors.pop(next(iter(self.errors)), None)
+        return number.to_bytes(8, "little")
 
 
 def sample_error(text: str, payload: bytes, epoch: int, batch: int, sample: int | None) -> SampleError:

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from leat.errors import Error
-from leat.readers.errors import ReaderTraceback, keep_error
+from leat.readers.errors import Keeper, ReaderTraceback
 from leat.readers.fill import Filler
 from leat.readers.options import FillOptions
-from leat.readers.worker import ADVICE, ENDURED, Reader, serve
+from leat.readers.worker import ADVICE, ENDURED, Errors, Reader, serve
 
 __all__ = ["CallerReader", "ReaderProcesses", "ReaderThreads"]
 
@@ -338,6 +338,7 @@ class ReaderThreads:
         self._process, self._workers, self._make = os.getpid(), workers, make
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._threads: list[threading.Thread] = []
+        self._keeper = Keeper()
         self._start(dataset, options)
 
     @property
@@ -395,7 +396,7 @@ class ReaderThreads:
 
     def _begin(self, fillers: list[Any]) -> None:
         for number, (filler, (_, theirs)) in enumerate(zip(fillers, self._pairs, strict=True)):
-            arguments = theirs, filler
+            arguments = theirs, filler, self._keeper.keep
             thread = threading.Thread(target=_serve, args=arguments, name=f"leat-reader-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -408,11 +409,12 @@ class ReaderThreads:
                 pass
             ours.close()
         self._pairs = []
+        self._keeper = Keeper()  # what the old one has holds batches that nobody takes
 
 
-def _serve(sock: socket.socket, filler: Any) -> None:
+def _serve(sock: socket.socket, filler: Any, errors: Errors) -> None:
     with sock:
-        serve(sock, filler, keep_error)
+        serve(sock, filler, errors)
 
 
 class CallerReader(ReaderThreads):
@@ -432,7 +434,7 @@ class CallerReader(ReaderThreads):
         return self._reader.step(waits=False, keeps=True)
 
     def _begin(self, fillers: list[Any]) -> None:
-        self._reader = Reader(self._pairs[0][1], fillers[0], keep_error)
+        self._reader = Reader(self._pairs[0][1], fillers[0], self._keeper.keep)
 
     def _leave(self) -> None:
         for _, theirs in self._pairs:

@@ -22,8 +22,8 @@ from typing import Any, Final
 from leat.errors import Error
 from leat.readers.fill import Dropped, Filled, Filler, Request
 
-FILL, GROWN, DROPPED = 1, 2, 3
-FILLED, GROW, ERROR, END, DIED = 1, 2, 3, 4, 5
+FILL, GROWN, DROPPED, HEARD = 1, 2, 3, 4
+FILLED, GROW, ERROR, END, DIED, AGAIN = 1, 2, 3, 4, 5, 6
 NUMBERS, PICKLED, NO_KEYS = 0, 1, 2
 
 REQUEST: Final = struct.Struct("<IIQQQQQQQQQI4x")
@@ -56,8 +56,10 @@ class Reader:
     def __init__(self, sock: socket.socket, filler: Filler, errors: Errors) -> None:
         self._socket, self._filler, self._errors = sock, filler, errors
         self._memory: dict[int, tuple[int, memoryview]] = {}
-        self._waiting: _Work | None = None  # taken from the socket, and not answered
-        self._next: deque[_Work] = deque()  # those behind it
+        self._next: deque[_Work] = deque()  # taken from the socket, and not begun
+        self._is_interrupted = False  # an exception has left step(): what it had taken may be lost
+        self._again = 0  # the number of the latest AGAIN
+        self._is_deaf = False  # what comes is from before that
         self._is_closed = False
         self._is_started = False
         self._start_error: BaseException | None = None
@@ -76,17 +78,30 @@ class Reader:
     def step(self, *, waits: bool, keeps: bool = False) -> bool:
         """Answers one request. False: none is there, or, if it ``waits``, none will come.
 
-        ``keeps``: KeyboardInterrupt and SystemExit are raised, and the next call begins the same batch again.
+        ``keeps``: KeyboardInterrupt and SystemExit are raised, wherever they come, and the next call begins the same
+        batch again. For a reader with one request at a time.
         """
-        if self._waiting is None:
-            self._waiting = self._take(waits)
-        if self._waiting is None:
-            return False
+        if self._is_interrupted:
+            self._ask_again()
+        try:
+            work = self._take(waits)
+            return work is not None and self._serve(work, keeps)
+        except BaseException:
+            self._is_interrupted = True
+            raise
+
+    def _serve(self, work: _Work, keeps: bool) -> bool:
         if not self._is_started:
             self.start(keeps=keeps)
-        answer = self._answer(self._waiting, keeps)
-        self._waiting = None
+        answer = self._answer(work, keeps)
         return answer is None or self._send(*answer)
+
+    def _ask_again(self) -> None:
+        self._again += 1
+        self._is_deaf = True
+        self._next.clear()
+        self._send(AGAIN, 0, self._again, 0, 0, 0, 0, 0, 0, 0, 0, NO_SAMPLE)
+        self._is_interrupted = False
 
     def _take(self, waits: bool) -> _Work | None:
         # All that has come is heard first: what is not wanted any more costs no work.
@@ -95,7 +110,9 @@ class Reader:
         return self._next.popleft() if self._next and not self._is_closed else None
 
     def _hear(self, told: _Work) -> None:
-        if told.op == FILL:
+        if self._is_deaf:
+            self._is_deaf = told.op != HEARD or told.echo[1] != self._again
+        elif told.op == FILL:
             self._next.append(told)
         else:
             self._next = deque(work for work in self._next if work.echo != told.echo)
@@ -188,7 +205,7 @@ class Reader:
                     self._memory[slot] = number, _mapped(fd, size)
                 finally:
                     os.close(fd)
-        if op != DROPPED and self._memory[slot][0] != number:
+        if op in (FILL, GROWN) and self._memory[slot][0] != number:
             raise AssertionError(f"slot {slot} has memory {self._memory[slot][0]}, not {number}")
         keys = _keys(self._memory[slot][1][:key_bytes], kind) if op == FILL else None
         return _Work(op, (slot, request), (epoch, index, seed, first, pass_), keys)

@@ -28,8 +28,15 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-enum Asked : std::uint32_t { kFill = 1, kGrown = 2, kDropped = 3 };
-enum Answered : std::uint32_t { kFilled = 1, kGrow = 2, kFailed = 3, kEnd = 4, kDied = 5 };
+enum Asked : std::uint32_t { kFill = 1, kGrown = 2, kDropped = 3, kHeard = 4 };
+enum Answered : std::uint32_t {
+  kFilled = 1,
+  kGrow = 2,
+  kFailed = 3,
+  kEnd = 4,
+  kDied = 5,
+  kAgain = 6
+};
 enum Keys : std::uint32_t { kNumbers = 0, kNone = 2 };
 
 constexpr std::uint64_t kNoSample = ~std::uint64_t{0};
@@ -90,6 +97,21 @@ std::vector<PlacedTensor> tensors_of(std::span<const std::byte> layout) {
   return tensors;
 }
 
+// Numbers ascend over all sources: a reader may still answer one that is gone.
+std::uint64_t new_request() noexcept {
+  static std::atomic<std::uint64_t> latest{0};
+  return latest.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Writes the batch's keys into its slot. Returns how many bytes they have.
+std::uint64_t write_keys(BatchFill& batch) {
+  const auto drawn = std::as_bytes(std::span(batch.drawn().bytes));
+  const auto keys = batch.samples().empty() ? drawn : std::as_bytes(batch.samples());
+  batch.grow(std::max<std::size_t>(keys.size(), 1));
+  std::ranges::copy(keys, batch.memory().begin());
+  return keys.size();
+}
+
 std::string status_text(int status) {
   if (WIFSIGNALED(status)) {
     const char* const name = sigabbrev_np(WTERMSIG(status));
@@ -120,11 +142,11 @@ struct SocketSource::Reader {
   ~Reader();
   int socket = -1;
   std::size_t number = 0;
-  Mutex asking;  // guards the three below, and keeps the messages in the order of their numbers
-  std::uint64_t request = 0;                    // the latest one's number
+  Mutex asking;  // guards the two below, and keeps the messages in the order of their numbers
   std::shared_ptr<Notification> latest;         // given once that one has ended
   std::map<std::size_t, std::uint64_t> memory;  // that it has mapped, by slot
   // For the request whose turn it is:
+  std::string died;         // why it gives no answers any more
   std::string layout_text;  // of the latest batch
   std::shared_ptr<const feeder::BatchLayout> layout;
   std::atomic<std::uint64_t> ended{~std::uint64_t{0}};  // the pass of which it has no more
@@ -182,6 +204,7 @@ SocketSource::Answer SocketSource::receive(Reader& reader) {
     const ssize_t got = recv(reader.socket, &answer, sizeof answer, MSG_DONTWAIT);
     if (got == sizeof answer) return answer;
     if (got == 0) {
+      if (!reader.died.empty()) throw Error(reader.died);
       throw Error("leat: reader " + std::to_string(reader.number) +
                   " has ended, with the process that started it");
     }
@@ -194,8 +217,7 @@ SocketSource::Answer SocketSource::receive(Reader& reader) {
   }
 }
 
-void SocketSource::fail_died(const Reader& reader, const BatchFill& batch,
-                             const Answer& answer) const {
+void SocketSource::fail_died(Reader& reader, const BatchFill& batch, const Answer& answer) const {
   std::string text = "leat: reader " + std::to_string(reader.number) + " " +
                      status_text(static_cast<int>(answer.sample)) + " while it made batch " +
                      std::to_string(batch.index()) + " of epoch " + std::to_string(batch.epoch());
@@ -204,17 +226,13 @@ void SocketSource::fail_died(const Reader& reader, const BatchFill& batch,
   } else if (!bound_) {
     text += ", at its row " + std::to_string(answer.rows);
   }
+  reader.died = text;
   throw Error(text);
 }
 
 void SocketSource::fill(BatchFill& batch) const {
   Reader& reader = *readers_[batch.reader()];
   if (bound_ && has_ended(batch.reader(), batch.pass())) return batch.skip();
-  const auto drawn = std::as_bytes(std::span(batch.drawn().bytes));
-  const bool is_numbered = !batch.samples().empty();
-  const auto keys = is_numbered ? std::as_bytes(batch.samples()) : drawn;
-  batch.grow(std::max<std::size_t>(keys.size(), 1));
-  std::ranges::copy(keys, batch.memory().begin());
   Message message{.op = kFill,
                   .slot = static_cast<std::uint32_t>(batch.slot()),
                   .request = 0,
@@ -225,10 +243,10 @@ void SocketSource::fill(BatchFill& batch) const {
                   .seed = batch.seed(),
                   .first = batch.first(),
                   .pass = batch.pass(),
-                  .keys = keys.size(),
-                  .kind = is_numbered ? kNumbers
-                          : bound_    ? kNone
-                                      : batch.drawn().kind,
+                  .keys = write_keys(batch),
+                  .kind = !batch.samples().empty() ? kNumbers
+                          : bound_                 ? kNone
+                                                   : batch.drawn().kind,
                   .padding = 0};
   // Answers come in the order of the requests: the turns of those who wait for them form a chain.
   struct Turn {
@@ -239,10 +257,11 @@ void SocketSource::fill(BatchFill& batch) const {
   try {
     {
       const std::scoped_lock lock(reader.asking);
-      message.request = ++reader.request;
+      message.request = new_request();
       before = std::exchange(reader.latest, turn.ends);
       ask(reader, message, batch);
     }
+    batch.asked();
     if (before != nullptr) before->wait();
     while (!take(batch, reader, receive(reader), message)) {
     }
@@ -266,6 +285,18 @@ void SocketSource::ask(Reader& reader, Message& message, const BatchFill& batch)
 bool SocketSource::take(BatchFill& batch, Reader& reader, const Answer& answer,
                         Message& message) const {
   if (answer.op == kDied) fail_died(reader, batch, answer);
+  if (answer.op == kAgain) {
+    const std::scoped_lock lock(reader.asking);
+    Message heard = message;
+    heard.op = kHeard;
+    heard.request = answer.request;
+    send(reader, heard, -1);
+    static_cast<void>(write_keys(batch));
+    message.op = kFill;
+    reader.memory.erase(batch.slot());
+    ask(reader, message, batch);
+    return false;
+  }
   if (answer.request != message.request) return false;  // dropped
   switch (answer.op) {
     case kGrow: {

@@ -11,7 +11,9 @@
 //                                    ◄── kFilled, kFailed, kEnd
 //
 // A reader has up to requests() kFill, and answers them in their order. kDropped says that one is
-// not wanted any more: it has no answer, or one that nobody hears.
+// not wanted any more: it has no answer, or one that nobody hears. kAgain says that the reader was
+// interrupted, and may have lost what had come: main sends kHeard, with its number, and kFill
+// again. Until then the reader is deaf, and so does not write where main writes the keys.
 //
 // All else lies in the slot: the keys at its beginning; then the tensors, each at a multiple of 256
 // bytes, and behind them the layout, the opaque bytes and the failures.
@@ -59,7 +61,7 @@ class SocketSource final : public feeder::BatchSource {
                           Message& message) const;
   [[nodiscard]] static feeder::FilledBatch filled(Reader& reader, const Answer& answer,
                                                   std::span<const std::byte> slot);
-  [[noreturn]] void fail_died(const Reader& reader, const feeder::BatchFill& batch,
+  [[noreturn]] void fail_died(Reader& reader, const feeder::BatchFill& batch,
                               const Answer& answer) const;
 
   const std::string name_;
