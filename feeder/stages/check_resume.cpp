@@ -25,9 +25,9 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
     }
     throw Error("leat: the state to resume from is of a run on other files than those of " +
                 std::string(dataset.name()) +
-                ": their names (without folders) or sizes differ; give the same files, or, if they "
-                "hold the same samples in the same order, set State::dataset to 0 "
-                "(feeder/state.h)");
+                ": their names (without folders) or sizes differ, or how it is composed; give the "
+                "same files, or, if they hold the same samples in the same order, set "
+                "State::dataset to 0 (feeder/state.h)");
   }
   require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
   require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
@@ -35,7 +35,7 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
   require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
   require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
           "last_batch");
-  const Sampler sampler(head.samples, head.order, head.seed);
+  const Sampler sampler = sampler_of(dataset, head.order, head.seed);
   for (const EpochReleases& one : before.epochs) {
     if (!one.carry.has_value() || is_place(dataset, sampler, one.epoch, *one.carry)) continue;
     throw Error("leat: the state to resume from is of other data: in epoch " +
