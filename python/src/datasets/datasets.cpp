@@ -246,6 +246,9 @@ void bind_datasets(nb::module_& module) {
                    })
       .def_prop_ro("digest", &Dataset::digest,
                    "Tells datasets apart: a state of another dataset is refused. 0: not known.")
+      .def_prop_ro("is_ordered", &Dataset::is_ordered,
+                   "Whether its numbers are an order already, as those of a Mixture are: a "
+                   "Prefetcher takes the samples by number then.")
       .def("__repr__", &describe);
 }
 
