@@ -81,15 +81,12 @@ Interleaving::Found Interleaving::walk(std::uint64_t place, const Halve& halve) 
   while (end - first > 1) {
     const std::size_t middle = first + (end - first) / 2;
     const auto [before, is_left] = halve(*node, place);
-    if (is_left) {
-      place = before;
-      end = middle;
-      ++node;
-    } else {
-      place -= before;
-      node += middle - first;  // behind the left half's, of which there is one fewer than parts
-      first = middle;
-    }
+    // Without branches, of which half would be guessed wrong. The right half's node is behind those
+    // of the left half, which are one fewer than its parts.
+    place = is_left ? before : place - before;
+    node += is_left ? 1 : middle - first;
+    first = is_left ? first : middle;
+    end = is_left ? middle : end;
   }
   return {first, place};
 }
