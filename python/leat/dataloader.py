@@ -500,7 +500,7 @@ class DataLoader:
 
         In Leat's own order, workers and ranks may differ in number from the saved run's. Raises ValueError at
         once for the state of another run; where a sampler gives another order, with the next ``iter()``.
-        ``accept_dataset``: whatever the ``digest`` of the dataset was then.
+        ``accept_dataset``: a dataset of another class will do.
         """
         text = _text_of(state_dict)
         position = state_dict.get("sampler")

@@ -21,7 +21,7 @@ namespace mixture_test {
 using Stages = std::vector<MixtureStage>;
 
 // "A1 B0 ...": the parts and samples of an epoch, as the reads see them.
-std::string epoch_of(const Dataset& mixture, std::uint64_t seed, std::uint64_t epoch) {
+std::string parts_of_epoch(const Dataset& mixture, std::uint64_t seed, std::uint64_t epoch) {
   std::string text;
   for (const std::int64_t value : values_of(mixture, seed, epoch)) {
     text += (text.empty() ? "" : " ") + std::string(1, static_cast<char>('A' + value / 100)) +
@@ -39,17 +39,17 @@ class ModelMixture : public testing::Test {
 
 TEST_F(ModelMixture, EpochsAreThoseOfTheModel) {
   const Mixture mixture({{a, .5}, {b, .3}, {c, .2}}, {.samples = 10});
-  EXPECT_EQ(epoch_of(mixture, 1, 0), "A1 B0 A2 C0 A0 B1 A1 C1 A0 B4");
-  EXPECT_EQ(epoch_of(mixture, 1, 1), "A2 B2 A1 C0 A0 B3 A2 C1 A1 B4");
-  EXPECT_EQ(epoch_of(mixture, 1, 2), "A2 B3 A0 C1 A0 B2 A2 C0 A1 B0");
-  EXPECT_EQ(epoch_of(mixture, 1, 3), "A0 B1 A2 C0 A1 B3 A1 C1 A2 B2");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 0), "A1 B0 A2 C0 A0 B1 A1 C1 A0 B4");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 1), "A2 B2 A1 C0 A0 B3 A2 C1 A1 B4");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 2), "A2 B3 A0 C1 A0 B2 A2 C0 A1 B0");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 3), "A0 B1 A2 C0 A1 B3 A1 C1 A2 B2");
 }
 
 TEST_F(ModelMixture, StagesGoOnWithThePassesOfTheStagesBefore) {
   const auto expect_model = [](const Mixture& mixture) {
-    EXPECT_EQ(epoch_of(mixture, 1, 1), "A2 B2 A1 C0 A0 B3 A2 C1 A1 B4");
-    EXPECT_EQ(epoch_of(mixture, 1, 2), "C1 B3 A2 C0 C0 C1 B2 A0 C0 C1");
-    EXPECT_EQ(epoch_of(mixture, 1, 3), "C1 B0 A0 C0 C0 C1 B1 A2 C0 C1");
+    EXPECT_EQ(parts_of_epoch(mixture, 1, 1), "A2 B2 A1 C0 A0 B3 A2 C1 A1 B4");
+    EXPECT_EQ(parts_of_epoch(mixture, 1, 2), "C1 B3 A2 C0 C0 C1 B2 A0 C0 C1");
+    EXPECT_EQ(parts_of_epoch(mixture, 1, 3), "C1 B0 A0 C0 C0 C1 B1 A2 C0 C1");
   };
   expect_model(
       Mixture({{a, .5}, {b, .3}, {c, .2}}, {.samples = 10, .stages = {{2, {.2, .2, .6}}}}));
@@ -59,14 +59,14 @@ TEST_F(ModelMixture, StagesGoOnWithThePassesOfTheStagesBefore) {
 
 TEST_F(ModelMixture, ByDefaultEachSampleComesOnceAnEpoch) {
   const Mixture mixture({{a}, {b}, {c}});
-  EXPECT_EQ(epoch_of(mixture, 1, 0), "B0 A1 C0 B1 A2 B4 B2 C1 A0 B3");
-  EXPECT_EQ(epoch_of(mixture, 1, 1), "B4 A1 C0 B3 A0 B2 B0 C1 A2 B1");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 0), "B0 A1 C0 B1 A2 B4 B2 C1 A0 B3");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 1), "B4 A1 C0 B3 A0 B2 B0 C1 A2 B1");
 }
 
 TEST_F(ModelMixture, WithoutShuffleEachPassIsInTheOrderOfTheNumbers) {
   const Mixture mixture({{a, .5}, {b, .3}, {c, .2}}, {.samples = 10, .shuffle = false});
-  EXPECT_EQ(epoch_of(mixture, 1, 1), "A2 B3 A0 C0 A1 B4 A2 C1 A0 B0");
-  EXPECT_EQ(epoch_of(mixture, 2, 1), "A2 B3 A0 C0 A1 B4 A2 C1 A0 B0");
+  EXPECT_EQ(parts_of_epoch(mixture, 1, 1), "A2 B3 A0 C0 A1 B4 A2 C1 A0 B0");
+  EXPECT_EQ(parts_of_epoch(mixture, 2, 1), "A2 B3 A0 C0 A1 B4 A2 C1 A0 B0");
 }
 
 TEST(Mixture, TheLargestPartsAndEpochsAreThoseOfTheModel) {

@@ -23,7 +23,7 @@
 #include "tests/support/run.h"
 
 namespace leat::feeder {
-namespace prefetch_test {
+namespace composed_prefetch_test {
 
 using namespace std::chrono_literals;
 using support::in_virtual_time;
@@ -35,7 +35,7 @@ List values_in(Lease& batch) {
   return {values, values + batch.size()};
 }
 
-List epoch_of(Prefetcher& feed, std::uint64_t epoch) {
+List values_of_epoch(Prefetcher& feed, std::uint64_t epoch) {
   List all;
   for (Lease& batch : feed.epoch(epoch)) {
     const List values = values_in(batch);
@@ -63,7 +63,7 @@ TEST_F(Composed, TheOrderOfAMixtureIsItsOwnWhateverTheOptionSays) {
         Prefetcher feed(*data, gpu::open("host"),
                         {.batch_size = 10, .workers = 3, .order = order, .seed = 7});
         for (const std::uint64_t epoch : {0U, 1U, 2U}) {
-          EXPECT_EQ(epoch_of(feed, epoch), values_of(mixture, 7, epoch));
+          EXPECT_EQ(values_of_epoch(feed, epoch), values_of(mixture, 7, epoch));
         }
       }
     }
@@ -160,10 +160,10 @@ TEST_F(Composed, AnErrorNamesPartAndNumberInIt) {
     const Concat all({a, bad});
     const std::string where = "number 4 of part 1, \"bad\": it is damaged";
     Prefetcher strict(all, gpu::open("host"), {.batch_size = 8, .order = Order::kSequential});
-    expect_throws<SampleError>([&] { static_cast<void>(epoch_of(strict, 0)); },
+    expect_throws<SampleError>([&] { static_cast<void>(values_of_epoch(strict, 0)); },
                                {"sample 34 of dataset \"concat\" (epoch 0, batch 4): " + where});
     Prefetcher lenient(all, gpu::open("host"), {.batch_size = 8, .read_failures = {.count = 1}});
-    EXPECT_EQ(epoch_of(lenient, 0).size(), 49U);
+    EXPECT_EQ(values_of_epoch(lenient, 0).size(), 49U);
     EXPECT_EQ(lenient.failed_samples().at(0).sample, 34U);
     EXPECT_EQ(lenient.failed_samples().at(0).error, where);
   });
@@ -213,5 +213,5 @@ TEST(Packing, AConcatWithAPartTwiceIsPacked) {
   });
 }
 
-}  // namespace prefetch_test
+}  // namespace composed_prefetch_test
 }  // namespace leat::feeder
