@@ -68,7 +68,7 @@ def is_ordered(dataset: Any) -> bool:
     return getattr(dataset, "is_ordered", False) is True
 
 
-def requests_of(opened: Opened, bound: bool) -> int:
+def requests_of(opened: object, bound: bool) -> int:
     """For how many batches each of those readers is asked at a time: its next one is there when one is filled."""
     return 1 if bound or isinstance(opened, CallerReader) else 2
 
