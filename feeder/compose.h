@@ -158,8 +158,8 @@ struct MixtureOptions {
 /// Several datasets, evenly mixed by weights. The fields are equal, as in Concat.
 ///
 /// An epoch has as many samples of each part as its weight says, rounded by the largest remainder,
-/// at places that are evenly spread: a part's samples among any 256 differ from its share by less
-/// than ceil(log2 parts). With neither weights nor `samples`, an epoch has each sample once.
+/// at places that are evenly spread: a part's samples among any in a row differ from its share by
+/// at most ceil(log2 parts). With neither weights nor `samples`, an epoch has each sample once.
 ///
 /// Each part is passed through completely, shuffled anew for each pass, before it begins again, and
 /// epochs go on with the pass where the last one stopped. So at no time a sample was visited more

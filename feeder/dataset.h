@@ -73,7 +73,8 @@ class Dataset {
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
   /// A number that tells datasets apart. A state keeps it, and a run resumes only on a dataset with
   /// the same digest. Sources of files compute it from the names, without folders, and the sizes of
-  /// their files. 0: not known, and not compared. Constant.
+  /// their files; datasets of datasets, from those of their parts and how they are composed. 0: not
+  /// known, and not compared. Constant.
   [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
   /// Returns whether the numbers are an order already, as those of a mixture are. Then the
   /// prefetcher takes the samples by number, whatever PrefetcherOptions::order says. Constant.

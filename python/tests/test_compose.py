@@ -96,6 +96,18 @@ def test_a_feed_takes_a_mixture_in_its_own_order_mapped_or_not(readers: Any) -> 
     assert not leat.Weighted(A, [1, 1, 1]).is_ordered
 
 
+def test_the_example_of_the_page() -> None:
+    web, books = values(1000), values(50, 2000)
+    # [mixture]
+    train_web, test_web = leat.split(web, [0.9, 0.1])  # the same two parts in each epoch of each run
+    train = leat.Mixture([(train_web, 0.7), (books, 0.3)], samples=256 * 4, stages=[(2, [0.5, 0.5])])
+    feed = leat.Prefetcher(train, "cpu", batch_size=256, seed=7, framework="numpy")
+    # [/mixture]
+    assert len(test_web) == 100
+    for epoch, of_books in ((1, 307), (2, 512)):
+        assert sum(int((batch["value"] >= 2000).sum()) for batch in feed.epoch(epoch)) == of_books
+
+
 def composed() -> list[leat.Dataset]:
     mixture = leat.Mixture([(A, 1), (B, 2)], samples=9, stages=[(1, [2, 1])])
     weighted = leat.Weighted(B, [1, 2, 3, 4, 5], samples=7)

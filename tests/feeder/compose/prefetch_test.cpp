@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"
@@ -181,7 +182,25 @@ TEST_F(Composed, StagesNamePartAndNumberInIt) {
   });
 }
 
-TEST(Packing, OfWhatVariesByEpochIsRefusedWithWaysOut) {
+TEST_F(Composed, TheExampleOfThePage) {
+  const Values web(1000, 0, "web");
+  const Values books(50, 2000, "books");
+  const auto device = gpu::open("host");
+  // [mixture]
+  const auto parts = split(web, {.9, .1});  // the same two parts in each epoch of each run
+  const Dataset& test = parts[1];
+  const Mixture train({{parts[0], .7}, {books, .3}},
+                      {.samples = 256 * 4, .stages = {{2, {.5, .5}}}});  // half and half later on
+  Prefetcher feed(train, device, {.batch_size = 256, .seed = 7});
+  // [/mixture]
+  EXPECT_EQ(test.size(), 100U);
+  for (const auto& [epoch, of_books] : {std::pair{1U, 307}, {2U, 512}}) {
+    const List values = values_of_epoch(feed, epoch);
+    EXPECT_EQ(std::ranges::count_if(values, [](auto value) { return value >= 2000; }), of_books);
+  }
+}
+
+TEST(ComposedPacking, OfWhatVariesByEpochIsRefusedWithWaysOut) {
   const Rows rows(4, {1, 2, 3, 4}, 7);
   const Mixture mixture({{rows, 1}});
   const std::vector<double> weights(4, 1.0);
@@ -199,7 +218,7 @@ TEST(Packing, OfWhatVariesByEpochIsRefusedWithWaysOut) {
   }
 }
 
-TEST(Packing, AConcatWithAPartTwiceIsPacked) {
+TEST(ComposedPacking, AConcatWithAPartTwiceIsPacked) {
   in_virtual_time([] {
     const Rows ones(3, {3, 1}, 1);
     const Rows twos(4, {2}, 2);
