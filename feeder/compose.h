@@ -130,7 +130,7 @@ class Concat final : public Dataset {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// A part of a mixture.
+/// A part of a mixture, kept by reference.
 struct MixturePart {
   std::reference_wrapper<const Dataset> dataset;
   /// Its share of an epoch, relative to the others'. All parts have one, or none: then their sizes
@@ -138,12 +138,13 @@ struct MixturePart {
   std::optional<double> weight = std::nullopt;
 };
 
-/// Weights from an epoch on.
+/// Weights from an epoch on. A value.
 struct MixtureStage {
   std::uint64_t first_epoch = 0;
   std::vector<double> weights;  ///< one for each part
 };
 
+/// How a mixture is made. A value.
 struct MixtureOptions {
   /// Samples in an epoch. nullopt: as many as the parts have together.
   std::optional<std::uint64_t> samples = std::nullopt;
@@ -216,6 +217,7 @@ class Mixture final : public Dataset {
   std::unique_ptr<const Plan> plan_;
 };
 
+/// How samples are drawn. A value.
 struct WeightedOptions {
   /// Samples in an epoch. nullopt: as many as the dataset has.
   std::optional<std::uint64_t> samples = std::nullopt;

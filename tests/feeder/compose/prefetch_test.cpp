@@ -76,7 +76,7 @@ TEST_F(Composed, RanksGetSlicesOfTheMixture) {
   in_virtual_time([&] {
     const List whole = values_of(mixture, 3, 1);
     Prefetcher feed(mixture, {gpu::open_host({}, 0), gpu::open_host({}, 1)},
-                    {.batch_size = 16, .seed = 3});
+                    {.batch_size = 16, .seed = 3, .check_slots = CheckSlots::kYes});
     for (std::size_t rank = 0; rank < 2; ++rank) {
       std::size_t step = 0;
       for (Lease& batch : feed.rank(rank).epoch(1)) {
