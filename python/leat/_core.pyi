@@ -234,7 +234,7 @@ class Dataset:
 class Subset(Dataset):
     def __init__(self, dataset: Dataset, numbers: range | Sequence[int] | NDArray[Any]) -> None: ...
 
-def split(dataset: Dataset, parts: Sequence[float], *, seed: int = 0) -> list[Subset]: ...
+def split(dataset: Dataset, parts: Sequence[float] | NDArray[Any], *, seed: int = 0) -> list[Subset]: ...
 def _split_part(arguments: Sequence[Any], named: Mapping[str, Any], part: int) -> Subset: ...
 @final
 class Concat(Dataset):
@@ -247,7 +247,7 @@ class Mixture(Dataset):
         parts: Sequence[Dataset | tuple[Dataset, float]],
         *,
         samples: int | None = None,
-        stages: Sequence[tuple[int, Sequence[float]]] | None = None,
+        stages: Sequence[tuple[int, Sequence[float] | NDArray[Any]]] | None = None,
         shuffle: bool = True,
     ) -> None: ...
 

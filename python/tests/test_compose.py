@@ -212,7 +212,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: leat.Subset(A, range(-1, 2)), ValueError, "not range"),
     (lambda: leat.Subset(A, range(2**70)), ValueError, "not range"),
     (lambda: leat.Subset(A, [True, False, True]), TypeError, "a range, or a sequence of ints"),
-    (lambda: leat.Subset(A, [0.5]), TypeError, "a range, or a sequence of ints"),
+    (lambda: leat.Subset(A, [0.5]), TypeError, "a range, or a sequence of ints"),  # type: ignore[list-item]
     (lambda: leat.Subset([1, 2], [0]), TypeError, "not a list: .*torch.utils.data.*map what is composed"),  # type: ignore[arg-type]
     (lambda: leat.split(A, [0.99, 0.01]), ValueError, "none of the 3 samples"),
     (lambda: leat.split(A, ["x"]), TypeError, "parts has to be a sequence of floats"),  # type: ignore[list-item]
