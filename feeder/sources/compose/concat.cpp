@@ -12,6 +12,7 @@ namespace {
 std::vector<const Dataset*> pointers(
     const std::vector<std::reference_wrapper<const Dataset>>& parts) {
   std::vector<const Dataset*> all;
+  all.reserve(parts.size());
   for (const Dataset& part : parts) all.push_back(&part);
   return all;
 }

@@ -34,6 +34,7 @@ std::uint64_t new_identity() noexcept {
 
 std::vector<const Dataset*> pointers(const std::vector<MixturePart>& parts) {
   std::vector<const Dataset*> all;
+  all.reserve(parts.size());
   for (const MixturePart& part : parts) all.push_back(&part.dataset.get());
   return all;
 }
