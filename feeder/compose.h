@@ -38,8 +38,62 @@
 
 namespace leat::feeder {
 
+class PartList;
+
+/// What datasets of datasets have in common: each of their samples is one of a part. The datasets
+/// below say which.
+class Composed : public Dataset {
+ public:
+  ~Composed() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  /// Returns those of the parts; of variable length, the longest.
+  [[nodiscard]] std::span<const Field> fields() const noexcept override;
+  /// Returns that of the part that blocks most.
+  [[nodiscard]] Blocking blocking() const noexcept override;
+  /// Returns whether the numbers of the parts are an order.
+  [[nodiscard]] bool is_ordered() const noexcept override;
+  /// Returns whether one of the parts varies.
+  [[nodiscard]] bool varies_by_epoch() const noexcept override;
+  /// Follows from the digests and sizes of the parts, and from how they are composed. Not 0.
+  [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
+  /// Throws leat::Error if there is no sample `index`, and what the part throws.
+  void read(std::uint64_t index, Sample& out) const override;
+  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
+                                   std::uint64_t epoch) const override;
+  void will_read(std::uint64_t index, std::uint64_t seed,
+                 std::uint64_t epoch) const noexcept override;
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override;
+  /// Returns the length in the part; std::nullopt if the dataset varies by epoch.
+  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
+                                                  std::size_t field) const override;
+
+ protected:
+  /// A sample of a part, and the epoch that it is read for.
+  struct Found {
+    std::size_t part = 0;
+    std::uint64_t number = 0;
+    std::uint64_t epoch = 0;
+  };
+  /// `parts` are kept by reference. `kind` is for messages: "Subset".
+  Composed(std::vector<const Dataset*> parts, const char* kind, std::string name);
+  /// Returns which sample of which part `index` < size() stands for.
+  [[nodiscard]] virtual Found find(std::uint64_t index, std::uint64_t seed,
+                                   std::uint64_t epoch) const noexcept = 0;
+  [[nodiscard]] const PartList& parts() const noexcept { return *parts_; }
+  /// Makes digest() follow from these numbers, too: how the parts are composed.
+  void compose_digest(std::initializer_list<std::uint64_t> numbers,
+                      std::span<const std::uint64_t> more = {}) noexcept;
+
+ private:
+  std::unique_ptr<const PartList> parts_;
+  std::string name_;
+  std::uint64_t digest_;
+};
+
 /// Some samples of a dataset. Packs, if the dataset does.
-class Subset final : public Dataset {
+class Subset final : public Composed {
   struct Rule;
 
  public:
@@ -54,34 +108,15 @@ class Subset final : public Dataset {
   Subset(const Dataset& from, Rule rule);
   ~Subset() override;
 
-  /// Returns the name of the dataset, and "subset".
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  [[nodiscard]] std::span<const Field> fields() const noexcept override { return from_.fields(); }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Throws leat::Error if there is no sample `index`, and what the dataset throws.
-  void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
-  [[nodiscard]] bool is_ordered() const noexcept override { return from_.is_ordered(); }
-  [[nodiscard]] bool varies_by_epoch() const noexcept override { return from_.varies_by_epoch(); }
-  [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
-  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
-                                   std::uint64_t epoch) const override;
-  void will_read(std::uint64_t index, std::uint64_t seed,
-                 std::uint64_t epoch) const noexcept override;
-  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept override;
-  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
-                                                  std::size_t field) const override;
 
  private:
   friend std::deque<Subset> split(const Dataset& from, std::span<const double> parts,
                                   std::uint64_t seed);
-  [[nodiscard]] std::uint64_t number(std::uint64_t index) const noexcept;
+  [[nodiscard]] Found find(std::uint64_t index, std::uint64_t seed,
+                           std::uint64_t epoch) const noexcept override;
 
-  const Dataset& from_;
-  std::string name_;
   std::unique_ptr<const Rule> rule_;
-  std::uint64_t digest_;
 };
 
 /// Divides a dataset at random into parts that have no sample in common: each sample is in one of
@@ -99,35 +134,19 @@ class Subset final : public Dataset {
 /// Datasets one after the other; one may come several times. The fields are equal, in names, types,
 /// shapes and order; of variable length, the longest counts. Packs, if all parts do: a part that is
 /// given twice is the way to weight what is packed.
-class Concat final : public Dataset {
+class Concat final : public Composed {
  public:
   /// Throws std::invalid_argument if there is no part, or if some parts are mixtures, which bring
   /// an order along, and others are not.
-  explicit Concat(const std::vector<std::reference_wrapper<const Dataset>>& parts);
-  ~Concat() override;
+  explicit Concat(const std::vector<std::reference_wrapper<const Dataset>>& of);
 
-  /// "concat".
-  [[nodiscard]] std::string_view name() const noexcept override { return "concat"; }
-  [[nodiscard]] std::span<const Field> fields() const noexcept override;
-  [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Throws leat::Error if there is no sample `index`, and what the part throws.
-  void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] Blocking blocking() const noexcept override;
-  [[nodiscard]] bool is_ordered() const noexcept override;
-  [[nodiscard]] bool varies_by_epoch() const noexcept override;
-  [[nodiscard]] std::uint64_t digest() const noexcept override;
-  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
-                                   std::uint64_t epoch) const override;
-  void will_read(std::uint64_t index, std::uint64_t seed,
-                 std::uint64_t epoch) const noexcept override;
-  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept override;
-  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
-                                                  std::size_t field) const override;
+  [[nodiscard]] std::uint64_t size() const noexcept override { return ends_.back(); }
 
  private:
-  struct Parts;
-  std::unique_ptr<const Parts> parts_;
+  [[nodiscard]] Found find(std::uint64_t index, std::uint64_t seed,
+                           std::uint64_t epoch) const noexcept override;
+
+  std::vector<std::uint64_t> ends_;  // by part: one behind its last sample
 };
 
 /// A part of a mixture, kept by reference.
@@ -177,12 +196,12 @@ struct MixtureOptions {
 ///
 /// Cannot be packed: pack a Concat with parts that come several times, or mix windows of a fixed
 /// length (TokenShards).
-class Mixture final : public Dataset {
+class Mixture final : public Composed {
  public:
   /// Throws std::invalid_argument if there is no part; for weights that are negative, infinite, not
   /// a number, or all 0; for one above 0 that gives no sample in an epoch, or that an empty part
   /// has; for stages that do not ascend, or have another number of weights.
-  explicit Mixture(const std::vector<MixturePart>& parts, const MixtureOptions& options = {});
+  explicit Mixture(const std::vector<MixturePart>& of, const MixtureOptions& options = {});
   ~Mixture() override;
 
   /// A sample of a part.
@@ -195,24 +214,14 @@ class Mixture final : public Dataset {
   [[nodiscard]] Place at(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept;
 
-  /// "mixture".
-  [[nodiscard]] std::string_view name() const noexcept override { return "mixture"; }
-  [[nodiscard]] std::span<const Field> fields() const noexcept override;
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Throws leat::Error if there is no sample `index`, and what the part throws.
-  void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] Blocking blocking() const noexcept override;
   [[nodiscard]] bool is_ordered() const noexcept override { return true; }
   [[nodiscard]] bool varies_by_epoch() const noexcept override { return true; }
-  [[nodiscard]] std::uint64_t digest() const noexcept override;
-  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
-                                   std::uint64_t epoch) const override;
-  void will_read(std::uint64_t index, std::uint64_t seed,
-                 std::uint64_t epoch) const noexcept override;
-  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept override;
 
  private:
+  [[nodiscard]] Found find(std::uint64_t index, std::uint64_t seed,
+                           std::uint64_t epoch) const noexcept override;
+
   struct Plan;
   std::unique_ptr<const Plan> plan_;
 };
@@ -230,7 +239,7 @@ struct WeightedOptions {
 /// frequent as others. Each epoch draws anew, by the seed of the run. Without `replacement` the
 /// samples come in the order of their numbers, which the prefetcher shuffles. Takes 8 bytes a
 /// sample of the dataset. Cannot be packed, as a Mixture cannot.
-class Weighted final : public Dataset {
+class Weighted final : public Composed {
  public:
   /// Sample i of `from` has the weight `weights[i]`. Throws std::invalid_argument for another
   /// number of weights; for weights that are negative, infinite, not a number, or all 0, or have an
@@ -243,72 +252,45 @@ class Weighted final : public Dataset {
   [[nodiscard]] std::uint64_t at(std::uint64_t index, std::uint64_t seed,
                                  std::uint64_t epoch) const noexcept;
 
-  /// Returns the name of the dataset, and "weighted".
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  [[nodiscard]] std::span<const Field> fields() const noexcept override { return from_.fields(); }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  /// Throws leat::Error if there is no sample `index`, and what the dataset throws.
-  void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   [[nodiscard]] bool varies_by_epoch() const noexcept override { return true; }
-  [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
-  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
-                                   std::uint64_t epoch) const override;
-  void will_read(std::uint64_t index, std::uint64_t seed,
-                 std::uint64_t epoch) const noexcept override;
-  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept override;
 
  private:
-  const Dataset& from_;
-  std::string name_;
-  std::uint64_t size_ = 0;
-  bool replacement_ = false;
+  [[nodiscard]] Found find(std::uint64_t index, std::uint64_t seed,
+                           std::uint64_t epoch) const noexcept override;
+
+  std::uint64_t size_;
+  bool replacement_;
   std::vector<std::uint64_t> ends_;  // by sample: the integer weights up to it
-  std::uint64_t digest_ = 0;
 };
 
 /// A dataset, and in each sample its number: a field "number", an int64, behind the others. Of a
 /// Mixture, the number is that in the part, and a field "source", an int64, has the part; of a
 /// Weighted, the number is that in the dataset.
-class Numbered final : public Dataset {
+class Numbered final : public Composed {
  public:
   /// Throws std::invalid_argument if `from` has a field of such a name.
   explicit Numbered(const Dataset& from);
 
-  /// Returns the name of the dataset, and "numbered".
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return from_.size(); }
-  /// Throws leat::Error if there is no sample `index`, and what the dataset throws.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
-  [[nodiscard]] bool is_ordered() const noexcept override { return from_.is_ordered(); }
-  [[nodiscard]] bool varies_by_epoch() const noexcept override { return from_.varies_by_epoch(); }
-  [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
+  /// Returns the origin in the dataset, which has the same numbers.
   [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
                                    std::uint64_t epoch) const override {
     return from_.origin(index, seed, epoch);
   }
-  void will_read(std::uint64_t index, std::uint64_t seed,
-                 std::uint64_t epoch) const noexcept override {
-    from_.will_read(index, seed, epoch);
-  }
-  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept override {
-    return from_.announce(index, seed, epoch);
-  }
-  /// Returns the length of the dataset's field.
-  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
-                                                  std::size_t field) const override;
 
  private:
+  [[nodiscard]] Found find(std::uint64_t index, std::uint64_t /*seed*/,
+                           std::uint64_t epoch) const noexcept override {
+    return {.number = index, .epoch = epoch};
+  }
+
   const Dataset& from_;
   const Mixture* mixture_;    // from_, if it is one
   const Weighted* weighted_;  // likewise
-  std::string name_;
   std::vector<Field> fields_;
-  std::uint64_t digest_;
 };
 
 }  // namespace leat::feeder

@@ -15,7 +15,6 @@
 #include "leat/feeder/compose.h"
 #include "leat/feeder/plan/apportion.h"
 #include "leat/feeder/plan/sampler.h"
-#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/compose/lately.h"
 #include "leat/feeder/sources/compose/parts.h"
 
@@ -97,11 +96,10 @@ struct Mixture::Plan {
     Interleaving places;
   };
 
-  PartList parts;
+  const PartList& parts;
   std::uint64_t samples;
   bool shuffle;
   std::vector<Stage> stages = {};  // ascending; the first from epoch 0 on
-  std::uint64_t digest = 0;
   const std::uint64_t identity = new_identity();
 
   [[nodiscard]] const Stage& stage_of(std::uint64_t epoch) const noexcept {
@@ -115,10 +113,6 @@ struct Mixture::Plan {
   }
   [[nodiscard]] Place at(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept;
-  // The epoch that reads of the part are told.
-  [[nodiscard]] std::uint64_t epoch_of(const Place& at, std::uint64_t epoch) const noexcept {
-    return parts[at.part].varies_by_epoch() ? at.pass : epoch;
-  }
   void add_stage(std::uint64_t first_epoch, const std::vector<double>& weights) {
     const std::string when =
         first_epoch == 0 ? "" : ", from epoch " + std::to_string(first_epoch) + " on";
@@ -132,12 +126,12 @@ struct Mixture::Plan {
   }
 };
 
-Mixture::Mixture(const std::vector<MixturePart>& parts, const MixtureOptions& options) {
-  PartList list(pointers(parts), "Mixture");
+Mixture::Mixture(const std::vector<MixturePart>& of, const MixtureOptions& options)
+    : Composed(pointers(of), "Mixture", "mixture") {
   if (options.samples == std::uint64_t{0}) refuse_mixture("`samples` is 0; it is at least 1");
-  const std::uint64_t samples = options.samples.has_value() ? *options.samples : list.samples();
-  Plan plan{.parts = std::move(list), .samples = samples, .shuffle = options.shuffle};
-  const std::vector<double> weights = weights_of(parts, plan.parts);
+  const std::uint64_t samples = options.samples.has_value() ? *options.samples : parts().samples();
+  Plan plan{.parts = parts(), .samples = samples, .shuffle = options.shuffle};
+  const std::vector<double> weights = weights_of(of, parts());
   if (options.stages.empty() || options.stages[0].first_epoch > 0) {
     plan.add_stage(0, weights);
   } else if (!weights.empty()) {
@@ -151,33 +145,21 @@ Mixture::Mixture(const std::vector<MixturePart>& parts, const MixtureOptions& op
                      std::to_string(stage.first_epoch) + ", and the one before it with epoch " +
                      std::to_string(options.stages[i - 1].first_epoch) + "; they have to ascend");
     }
-    if (stage.weights.size() != parts.size()) {
+    if (stage.weights.size() != of.size()) {
       refuse_mixture("stage " + std::to_string(i) + " of `stages` has " +
                      std::to_string(stage.weights.size()) + " weights for " +
-                     std::to_string(parts.size()) + " parts");
+                     std::to_string(of.size()) + " parts");
     }
     plan.add_stage(stage.first_epoch, stage.weights);
   }
-  ComposedDigest digest("mixture");
-  digest.add(plan.shuffle ? 1 : 0).add(samples).add(parts.size()).add(plan.stages.size());
-  for (std::size_t k = 0; k < parts.size(); ++k) digest.add(plan.parts[k]);
-  for (const Plan::Stage& stage : plan.stages) {
-    digest.add(stage.first_epoch);
-    for (const std::uint64_t count : stage.counts) digest.add(count);
-  }
-  plan.digest = digest.value();
+  compose_digest({plan.shuffle ? 1U : 0U, samples});
+  for (const Plan::Stage& stage : plan.stages) compose_digest({stage.first_epoch}, stage.counts);
   plan_ = std::make_unique<const Plan>(std::move(plan));
 }
 
 Mixture::~Mixture() = default;
 
-std::span<const Field> Mixture::fields() const noexcept { return plan_->parts.fields(); }
-
 std::uint64_t Mixture::size() const noexcept { return plan_->samples; }
-
-Blocking Mixture::blocking() const noexcept { return plan_->parts.blocking(); }
-
-std::uint64_t Mixture::digest() const noexcept { return plan_->digest; }
 
 Mixture::Place Mixture::at(std::uint64_t index, std::uint64_t seed,
                            std::uint64_t epoch) const noexcept {
@@ -210,27 +192,11 @@ Mixture::Place Mixture::Plan::at(std::uint64_t index, std::uint64_t seed,
   return {part, few[in_pass % kTogether], pass};
 }
 
-void Mixture::read(std::uint64_t index, Sample& out) const {
-  check_index(*this, index);
-  const Place place = at(index, out.seed(), out.epoch());
-  plan_->parts.read(place.part, place.number, out, plan_->epoch_of(place, out.epoch()));
-}
-
-std::string Mixture::origin(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) const {
+Composed::Found Mixture::find(std::uint64_t index, std::uint64_t seed,
+                              std::uint64_t epoch) const noexcept {
   const Place place = at(index, seed, epoch);
-  return plan_->parts.origin(place.part, place.number, seed, plan_->epoch_of(place, epoch));
-}
-
-void Mixture::will_read(std::uint64_t index, std::uint64_t seed,
-                        std::uint64_t epoch) const noexcept {
-  const Place place = at(index, seed, epoch);
-  plan_->parts[place.part].will_read(place.number, seed, plan_->epoch_of(place, epoch));
-}
-
-std::uint64_t Mixture::announce(std::uint64_t index, std::uint64_t seed,
-                                std::uint64_t epoch) const noexcept {
-  const Place place = at(index, seed, epoch);
-  return plan_->parts[place.part].announce(place.number, seed, plan_->epoch_of(place, epoch));
+  const bool varies = parts()[place.part].varies_by_epoch();
+  return {.part = place.part, .number = place.number, .epoch = varies ? place.pass : epoch};
 }
 
 }  // namespace leat::feeder

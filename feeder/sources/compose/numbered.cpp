@@ -7,17 +7,15 @@
 namespace leat::feeder {
 
 Numbered::Numbered(const Dataset& from)
-    : from_(from),
+    : Composed({&from}, "Numbered", std::string(from.name()) + ", numbered"),
+      from_(from),
       mixture_(dynamic_cast<const Mixture*>(&from)),
       weighted_(dynamic_cast<const Weighted*>(&from)),
-      name_(std::string(from.name()) + ", numbered"),
-      fields_(from.fields().begin(), from.fields().end()),
-      digest_(ComposedDigest("numbered").add(from).value()) {
-  check_part(from, "Numbered", "the dataset");
+      fields_(from.fields().begin(), from.fields().end()) {
   for (const char* const name : {"number", "source"}) {
     if (mixture_ == nullptr && name == std::string_view("source")) continue;
     if (std::ranges::find(fields_, name, &Field::name) != fields_.end()) {
-      refuse_composition("Numbered", "\"" + std::string(from.name()) + "\" has a field \"" + name +
+      refuse_composition("Numbered", quoted_name(from) + " has a field \"" + name +
                                          "\" already; map it to another name (feeder/map.h)");
     }
     fields_.push_back({.name = name, .dtype = DType::kInt64, .shape = {}});
@@ -37,10 +35,6 @@ void Numbered::read(std::uint64_t index, Sample& out) const {
     number = weighted_->at(index, out.seed(), out.epoch());
   }
   out.as<std::int64_t>(own)[0] = static_cast<std::int64_t>(number);
-}
-
-std::optional<std::size_t> Numbered::length(std::uint64_t index, std::size_t field) const {
-  return field < from_.fields().size() ? from_.length(index, field) : std::nullopt;
 }
 
 }  // namespace leat::feeder

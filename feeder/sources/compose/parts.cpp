@@ -34,29 +34,13 @@ std::string fields_text(std::span<const Field> fields) {
   return all.empty() ? "none" : all;
 }
 
-std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
-
 }  // namespace
 
-void refuse_composition(std::string_view of, const std::string& why) {
-  throw std::invalid_argument("leat: " + std::string(of) + ": " + why);
+void refuse_composition(std::string_view kind, const std::string& why) {
+  throw std::invalid_argument("leat: " + std::string(kind) + ": " + why);
 }
 
-void check_part(const Dataset& part, std::string_view of, std::string_view which) {
-  if (part.as_batch_source() == nullptr) return;
-  refuse_composition(of, std::string(which) + ", " + quoted(part.name()) +
-                             ", makes its batches as a whole; compose datasets whose samples are "
-                             "read one by one");
-}
-
-ComposedDigest::ComposedDigest(std::string_view tag) noexcept { add(seed_for(0, tag)); }
-
-ComposedDigest& ComposedDigest::add(std::uint64_t number) noexcept {
-  for (unsigned bits = 0; bits < 64; bits += 8) {
-    sum_ = (sum_ ^ (number >> bits & 0xFF)) * 0x100000001b3;
-  }
-  return *this;
-}
+std::string quoted_name(const Dataset& data) { return "\"" + std::string(data.name()) + "\""; }
 
 void PartSample::read(const Dataset& part, std::uint64_t index, Sample& out, std::uint64_t epoch) {
   const std::span<const Field> fields = part.fields();
@@ -79,18 +63,23 @@ void PartSample::read(const Dataset& part, std::uint64_t index, Sample& out, std
   out.random_ = in.random_;  // so that no random number is used twice
 }
 
-PartList::PartList(std::vector<const Dataset*> parts, std::string_view of)
-    : of_(of), parts_(std::move(parts)), is_shorter_(parts_.size()) {
-  if (parts_.empty()) refuse_composition(of_, "no dataset is given; at least one is needed");
+PartList::PartList(std::vector<const Dataset*> parts, std::string_view kind)
+    : kind_(kind), parts_(std::move(parts)), is_shorter_(parts_.size()) {
+  if (parts_.empty()) refuse_composition(kind_, "no dataset is given; at least one is needed");
   for (std::size_t k = 0; k < parts_.size(); ++k) {
     const Dataset& part = *parts_[k];
-    check_part(part, of_, "part " + std::to_string(k));
+    if (part.as_batch_source() != nullptr) {
+      refuse_composition(kind_,
+                         name(k) +
+                             ", makes its batches as a whole; compose datasets whose samples "
+                             "are read one by one");
+    }
     const std::span<const Field> fields = part.fields();
     if (k == 0) fields_.assign(fields.begin(), fields.end());
     if (!std::ranges::equal(fields, fields_, are_alike)) {
-      refuse_composition(of_, name(k) + ", has the fields " + fields_text(fields) + ", and " +
-                                  name(0) + ", " + fields_text(parts_[0]->fields()) +
-                                  "; they have to be equal: map one of them (feeder/map.h)");
+      refuse_composition(kind_, name(k) + ", has the fields " + fields_text(fields) + ", and " +
+                                    name(0) + ", " + fields_text(parts_[0]->fields()) +
+                                    "; they have to be equal: map one of them (feeder/map.h)");
     }
     for (std::size_t f = 0; f < fields.size(); ++f) {
       if (!fields[f].variable_length) continue;
@@ -107,20 +96,20 @@ std::uint64_t PartList::samples() const {
   std::uint64_t sum = 0;
   for (const Dataset* const part : parts_) {
     if (part->size() > std::numeric_limits<std::uint64_t>::max() - sum) {
-      refuse_composition(of_, "the parts have 2^64 samples or more together");
+      refuse_composition(kind_, "the parts have 2^64 samples or more together");
     }
     sum += part->size();
   }
   return sum;
 }
 
-std::string PartList::name(std::size_t part) const {
-  return "part " + std::to_string(part) + ", " + quoted(parts_[part]->name());
+bool PartList::vary_by_epoch() const noexcept {
+  return std::ranges::any_of(parts_, &Dataset::varies_by_epoch);
 }
 
-std::string PartList::origin(std::size_t part, std::uint64_t index, std::uint64_t seed,
-                             std::uint64_t epoch) const {
-  return origin_in(*parts_[part], name(part), index, seed, epoch);
+std::string PartList::name(std::size_t part) const {
+  const bool has_several = kind_ == "Concat" || kind_ == "Mixture";
+  return (has_several ? "part " + std::to_string(part) + ", " : "") + quoted_name(*parts_[part]);
 }
 
 void PartList::read(std::size_t part, std::uint64_t index, Sample& out, std::uint64_t epoch) const {
@@ -129,13 +118,6 @@ void PartList::read(std::size_t part, std::uint64_t index, Sample& out, std::uin
   } else {
     PartSample::read(*parts_[part], index, out, epoch);
   }
-}
-
-std::string origin_in(const Dataset& from, std::string_view name, std::uint64_t index,
-                      std::uint64_t seed, std::uint64_t epoch) {
-  const std::string further = from.origin(index, seed, epoch);
-  return "number " + std::to_string(index) + " of " + std::string(name) +
-         (further.empty() ? "" : ": " + further);
 }
 
 }  // namespace leat::feeder

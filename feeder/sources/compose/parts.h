@@ -21,28 +21,11 @@ namespace leat::feeder {
   return mix(seed ^ tag);
 }
 
-/// Throws std::invalid_argument: "leat: <of>: <why>".
-[[noreturn]] void refuse_composition(std::string_view of, const std::string& why);
+/// Throws std::invalid_argument: "leat: <kind>: <why>".
+[[noreturn]] void refuse_composition(std::string_view kind, const std::string& why);
 
-/// Throws std::invalid_argument if samples of `part` cannot be read one by one. `which` names it:
-/// "part 1".
-void check_part(const Dataset& part, std::string_view of, std::string_view which);
-
-/// Computes a dataset's digest from what it is composed of. A value.
-class ComposedDigest {
- public:
-  /// `tag` differs for each kind of dataset.
-  explicit ComposedDigest(std::string_view tag) noexcept;
-  /// Adds a number.
-  ComposedDigest& add(std::uint64_t number) noexcept;
-  /// Adds a part: its digest and its size.
-  ComposedDigest& add(const Dataset& part) noexcept { return add(part.size()).add(part.digest()); }
-  /// Returns the digest, which is never 0.
-  [[nodiscard]] std::uint64_t value() const noexcept { return sum_ == 0 ? 1 : sum_; }
-
- private:
-  std::uint64_t sum_ = 0xcbf29ce484222325;  // FNV-1a, 64 bits
-};
+/// ""photos"".
+[[nodiscard]] std::string quoted_name(const Dataset& data);
 
 /// Reads samples of a part into a sample of the dataset that is composed. A friend of Sample.
 class PartSample {
@@ -55,9 +38,9 @@ class PartSample {
 /// Datasets whose samples have the same fields. Immutable.
 class PartList {
  public:
-  /// `of` names what is composed: "Concat". Throws std::invalid_argument if there is no part, if
-  /// fields differ, and as check_part() does.
-  PartList(std::vector<const Dataset*> parts, std::string_view of);
+  /// `kind` names what is composed: "Concat". Throws std::invalid_argument if there is no part, if
+  /// fields differ, and if samples of a part cannot be read one by one.
+  PartList(std::vector<const Dataset*> parts, std::string_view kind);
 
   [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }
   [[nodiscard]] const Dataset& operator[](std::size_t part) const noexcept { return *parts_[part]; }
@@ -65,27 +48,21 @@ class PartList {
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
   /// Returns that of the part that blocks most.
   [[nodiscard]] Blocking blocking() const noexcept { return blocking_; }
+  /// Returns whether the numbers of a part stand for other samples in each epoch.
+  [[nodiscard]] bool vary_by_epoch() const noexcept;
   /// Returns how many samples all have. Throws std::invalid_argument if they are 2^64 or more.
   [[nodiscard]] std::uint64_t samples() const;
-  /// "part 1, "photos"".
+  /// "part 1, "photos""; of what is composed of one dataset always, ""photos"".
   [[nodiscard]] std::string name(std::size_t part) const;
-  /// Returns where sample `index` of the part comes from (Dataset::origin).
-  [[nodiscard]] std::string origin(std::size_t part, std::uint64_t index, std::uint64_t seed,
-                                   std::uint64_t epoch) const;
   /// Reads a sample of the part. The read is told `epoch`.
   void read(std::size_t part, std::uint64_t index, Sample& out, std::uint64_t epoch) const;
 
  private:
-  std::string_view of_;
+  std::string_view kind_;
   std::vector<const Dataset*> parts_;
   std::vector<Field> fields_;
   std::vector<bool> is_shorter_;  // by part: whether a field of it is shorter than fields_
   Blocking blocking_ = Blocking::kNever;
 };
-
-/// Returns where sample `index` of `from` comes from, for the origin of what is composed of it:
-/// "number 3 of "photos"", and what `from` says of it.
-[[nodiscard]] std::string origin_in(const Dataset& from, std::string_view name, std::uint64_t index,
-                                    std::uint64_t seed, std::uint64_t epoch);
 
 }  // namespace leat::feeder

@@ -7,7 +7,6 @@
 #include "leat/feeder/compose.h"
 #include "leat/feeder/plan/apportion.h"
 #include "leat/feeder/plan/sampler.h"
-#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/compose/parts.h"
 
 namespace leat::feeder {
@@ -30,8 +29,8 @@ Subset::Subset(const Dataset& from, std::vector<std::uint64_t> numbers)
     if (rule_->numbers[i] < from.size()) continue;
     refuse_composition("Subset", "number " + std::to_string(rule_->numbers[i]) + ", at place " +
                                      std::to_string(i) + ", is beyond the " +
-                                     std::to_string(from.size()) + " samples of \"" +
-                                     std::string(from.name()) + "\"");
+                                     std::to_string(from.size()) + " samples of " +
+                                     quoted_name(from));
   }
 }
 
@@ -43,26 +42,21 @@ Subset Subset::range(const Dataset& from, std::uint64_t first, std::uint64_t cou
     const bool is_within =
         first < from.size() && (step < 0 ? distance <= first : distance <= from.size() - 1 - first);
     if (!is_within) {
-      refuse_composition("Subset", "a range of " + std::to_string(count) + " from " +
-                                       std::to_string(first) + " in steps of " +
-                                       std::to_string(step) + " leaves the " +
-                                       std::to_string(from.size()) + " samples of \"" +
-                                       std::string(from.name()) + "\"");
+      refuse_composition("Subset",
+                         "a range of " + std::to_string(count) + " from " + std::to_string(first) +
+                             " in steps of " + std::to_string(step) + " leaves the " +
+                             std::to_string(from.size()) + " samples of " + quoted_name(from));
     }
   }
   return {from, Rule{.first = first, .count = count, .step = steps}};
 }
 
 Subset::Subset(const Dataset& from, Rule rule)
-    : from_(from),
-      name_(std::string(from.name()) + ", subset"),
+    : Composed({&from}, "Subset", std::string(from.name()) + ", subset"),
       rule_(std::make_unique<const Rule>(std::move(rule))) {
-  check_part(from, "Subset", "the dataset");
-  ComposedDigest digest("subset");
-  digest.add(from).add(rule_->first).add(rule_->count).add(rule_->step);
-  digest.add(rule_->order.has_value() ? 1 : 0).add(rule_->seed);
-  for (const std::uint64_t number : rule_->numbers) digest.add(number);
-  digest_ = digest.value();
+  compose_digest(
+      {rule_->first, rule_->count, rule_->step, rule_->order.has_value() ? 1U : 0U, rule_->seed},
+      rule_->numbers);
 }
 
 Subset::~Subset() = default;
@@ -71,39 +65,17 @@ std::uint64_t Subset::size() const noexcept {
   return rule_->is_list ? rule_->numbers.size() : rule_->count;
 }
 
-std::uint64_t Subset::number(std::uint64_t index) const noexcept {
-  if (rule_->is_list) return rule_->numbers[index];
+Composed::Found Subset::find(std::uint64_t index, std::uint64_t /*seed*/,
+                             std::uint64_t epoch) const noexcept {
+  if (rule_->is_list) return {.number = rule_->numbers[index], .epoch = epoch};
   const std::uint64_t place = rule_->first + index * rule_->step;
-  return rule_->order.has_value() ? rule_->order->at(0, place) : place;
-}
-
-void Subset::read(std::uint64_t index, Sample& out) const {
-  check_index(*this, index);
-  from_.read(number(index), out);
-}
-
-std::string Subset::origin(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) const {
-  return origin_in(from_, "\"" + std::string(from_.name()) + "\"", number(index), seed, epoch);
-}
-
-void Subset::will_read(std::uint64_t index, std::uint64_t seed,
-                       std::uint64_t epoch) const noexcept {
-  from_.will_read(number(index), seed, epoch);
-}
-
-std::uint64_t Subset::announce(std::uint64_t index, std::uint64_t seed,
-                               std::uint64_t epoch) const noexcept {
-  return from_.announce(number(index), seed, epoch);
-}
-
-std::optional<std::size_t> Subset::length(std::uint64_t index, std::size_t field) const {
-  return from_.length(number(index), field);
+  return {.number = rule_->order.has_value() ? rule_->order->at(0, place) : place, .epoch = epoch};
 }
 
 std::deque<Subset> split(const Dataset& from, std::span<const double> parts, std::uint64_t seed) {
   if (from.varies_by_epoch()) {
-    refuse_composition("split", "the numbers of \"" + std::string(from.name()) +
-                                    "\" stand for other samples in each epoch, so samples would "
+    refuse_composition("split", "the numbers of " + quoted_name(from) +
+                                    " stand for other samples in each epoch, so samples would "
                                     "leak from one part into another; split its parts");
   }
   std::vector<std::uint64_t> counts;

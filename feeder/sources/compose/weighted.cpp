@@ -5,7 +5,6 @@
 #include "leat/feeder/compose.h"
 #include "leat/feeder/plan/apportion.h"
 #include "leat/feeder/random.h"
-#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/compose/parts.h"
 
 namespace leat::feeder {
@@ -34,12 +33,10 @@ double sum_of(std::span<const double> weights) {
 
 Weighted::Weighted(const Dataset& from, std::span<const double> weights,
                    const WeightedOptions& options)
-    : from_(from),
-      name_(std::string(from.name()) + ", weighted"),
+    : Composed({&from}, "Weighted", std::string(from.name()) + ", weighted"),
       size_(options.samples.value_or(from.size())),
       replacement_(options.replacement) {
-  check_part(from, "Weighted", "the dataset");
-  const std::string name = "\"" + std::string(from.name()) + "\"";
+  const std::string name = quoted_name(from);
   if (from.varies_by_epoch()) {
     refuse_weighted(
         "the numbers of " + name +
@@ -53,16 +50,13 @@ Weighted::Weighted(const Dataset& from, std::span<const double> weights,
   if (size_ == 0) refuse_weighted("`samples` is 0; it is at least 1");
   int exponent = 0;
   static_cast<void>(std::frexp(sum, &exponent));
-  ComposedDigest digest("weighted");
-  digest.add(from).add(size_).add(replacement_ ? 1 : 0);
   ends_.reserve(weights.size());
   std::uint64_t end = 0;
   for (const double weight : weights) {
     end += static_cast<std::uint64_t>(std::llrint(std::ldexp(weight, kBits - exponent)));
     ends_.push_back(end);
-    digest.add(end);
   }
-  digest_ = digest.value();
+  compose_digest({size_, replacement_ ? 1U : 0U}, ends_);
 }
 
 std::uint64_t Weighted::at(std::uint64_t index, std::uint64_t seed,
@@ -77,24 +71,9 @@ std::uint64_t Weighted::at(std::uint64_t index, std::uint64_t seed,
   return static_cast<std::uint64_t>(std::ranges::upper_bound(ends_, draw) - ends_.begin());
 }
 
-void Weighted::read(std::uint64_t index, Sample& out) const {
-  check_index(*this, index);
-  from_.read(at(index, out.seed(), out.epoch()), out);
-}
-
-std::string Weighted::origin(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) const {
-  return origin_in(from_, "\"" + std::string(from_.name()) + "\"", at(index, seed, epoch), seed,
-                   epoch);
-}
-
-void Weighted::will_read(std::uint64_t index, std::uint64_t seed,
-                         std::uint64_t epoch) const noexcept {
-  from_.will_read(at(index, seed, epoch), seed, epoch);
-}
-
-std::uint64_t Weighted::announce(std::uint64_t index, std::uint64_t seed,
-                                 std::uint64_t epoch) const noexcept {
-  return from_.announce(at(index, seed, epoch), seed, epoch);
+Composed::Found Weighted::find(std::uint64_t index, std::uint64_t seed,
+                               std::uint64_t epoch) const noexcept {
+  return {.number = at(index, seed, epoch), .epoch = epoch};
 }
 
 }  // namespace leat::feeder
