@@ -92,7 +92,8 @@ class JpegBytes:
                     stem, ending = member.name.rsplit(".", 1)
                     members.setdefault(stem, {})[ending] = member
             for of in members.values():
-                image, label = of["jpg"], of["cls"]
+                label = of.pop("cls")
+                image, = of.values()
                 text = self.pages[shard][label.offset_data:label.offset_data + label.size]
                 self.places.append((shard, image.offset_data, image.size, int(text)))
 
@@ -138,7 +139,7 @@ def stack(samples, dtype):
     return numpy.stack(first), numpy.array(second, dtype=dtype)
 
 
-# --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. All but SPDL's are libjpeg-turbo, with the
+# --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. Of JPEG, all but SPDL's are libjpeg-turbo, with the
 # accurate integer transform and smooth upsampling of the chroma, which are its defaults.
 
 
@@ -201,6 +202,7 @@ DECODERS = {
     "jpeg": WHOLE,
     "jpeg_large": WHOLE,
     "jpeg_scaled": {"pillow": pillow_scaled, "simplejpeg": simplejpeg_scaled},
+    **dict.fromkeys(("png", "webp"), {name: of for name, of in WHOLE.items() if name != "simplejpeg"}),
 }
 
 

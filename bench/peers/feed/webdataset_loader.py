@@ -23,7 +23,8 @@ def of_cifar(sample):
 
 
 def of_jpeg(sample, decode):
-    return decode(sample["jpg"]), int(sample["cls"])
+    image, = (sample[form] for form in ("jpg", "png", "webp") if form in sample)
+    return decode(image), int(sample["cls"])
 
 
 class Loader:
