@@ -10,6 +10,7 @@ import numpy
 
 from peer import LENGTH, SIZE
 
+FORMATS = ("jpg", "png", "webp")  # of images, as members of tar files end
 PILLOW_SIMD = pathlib.Path(sys.prefix) / "pillow-simd"
 
 
@@ -92,8 +93,7 @@ class JpegBytes:
                     stem, ending = member.name.rsplit(".", 1)
                     members.setdefault(stem, {})[ending] = member
             for of in members.values():
-                label = of.pop("cls")
-                image, = of.values()
+                image, label = next(of[form] for form in FORMATS if form in of), of["cls"]
                 text = self.pages[shard][label.offset_data:label.offset_data + label.size]
                 self.places.append((shard, image.offset_data, image.size, int(text)))
 

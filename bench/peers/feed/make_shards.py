@@ -4,7 +4,7 @@
 Completes a folder that has tokens/, cifar10/, and jpeg/ or jpeg_large/, as make_data writes them: the
 samples of the first two as tar files, a member or two for each, for those that read nothing else; and
 the means by which the images are checked. With jpeg_large/, also png/ and webp/: 500 images of 400 to 600
-x 300 to 450, four fifths of them made smaller, a fifth gradients with noise. And jpeg_folder/, the images
+x 300 to 450, four fifths of them made smaller and smooth, a fifth gradients with noise. And jpeg_folder/, the images
 of jpeg/ as files, each in a folder of its own, so that its class is its number."""
 
 import io
@@ -62,14 +62,15 @@ def write_others(images, folder):
     from PIL import Image
     random = numpy.random.default_rng(peer.SEED)
     encoded = []
-    for number in range(min(500, 4 * len(images))):
+    for number in range(min(500, 2 * len(images))):
         size = (int(random.integers(400, 601)), int(random.integers(300, 451)))
         if number % 5 == 4:
             ramp = numpy.add.outer(numpy.arange(size[1]), numpy.arange(size[0]))[:, :, None] * random.uniform(0.1, 0.3, 3)
             image = Image.fromarray((ramp + random.uniform(0, 6, ramp.shape)).clip(0, 255).astype(numpy.uint8))
         else:
             image = Image.open(io.BytesIO(images.read(number % len(images))[0])).convert("RGB")
-            image = image.resize(size, Image.Resampling.LANCZOS)
+            for part in (0.2, 1):  # without the finest noise: then they take as many bytes as photographs do
+                image = image.resize([round(part * side) for side in size], Image.Resampling.LANCZOS)
         encoded.append({})
         for form, options in (("png", {}), ("webp", {"quality": 85})):
             file = io.BytesIO()

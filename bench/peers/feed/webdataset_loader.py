@@ -23,8 +23,7 @@ def of_cifar(sample):
 
 
 def of_jpeg(sample, decode):
-    image, = (sample[form] for form in ("jpg", "png", "webp") if form in sample)
-    return decode(image), int(sample["cls"])
+    return decode(next(sample[form] for form in batches.FORMATS if form in sample)), int(sample["cls"])
 
 
 class Loader:
