@@ -209,6 +209,7 @@ struct Photos {
                                 .antialias = kHow == How::kAntialiased,
                                 .scaled_decoding = kHow == How::kScaled};
     const std::filesystem::path folder = bench::FeedData::instance().images(kName);
+    if (!exists(folder)) throw std::runtime_error("only ./run bench feed makes these files");
     if constexpr (kIsFolder) {
       return std::make_unique<ImageFolder>(folder, ImageFolderOptions{.image = image});
     } else {
@@ -293,7 +294,7 @@ void jpeg_large_bilinear(benchmark::State& state) {
 }
 void jpeg_scaled(benchmark::State& state) { guarded<Photos<kJpegLarge, How::kScaled>>(state); }
 
-// Of files that the peers' Pillow has written.
+// Of files that bench/suites/feed.py and the peers' Pillow make.
 void jpeg_folder(benchmark::State& state) {
   guarded<Photos<kJpegFolder, How::kAntialiased>>(state);
 }

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pickle
 import struct
+import tarfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,12 +45,13 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[pathlib.P
 @pytest.fixture
 def tree(tmp_path: pathlib.Path) -> pathlib.Path:
     """Classes "a", "b" and "c-d", with folders in folders and files that are no images."""
+    root = tmp_path / "train"
     for name in (
         "b/2.jpg b/10.jpeg a/z.JPG a/b/x.jpg a/b-c/y.jpg a/b/a/w.jpg c-d/1.jpg a/note.txt stray.jpg b/é.jpg b/jpg"
     ).split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(JPEG)
-    return tmp_path
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(JPEG)
+    return root
 
 
 def exact(files: Any, **options: Any) -> leat.Files:
@@ -78,7 +80,8 @@ def test_the_known_pixels_are_those_of_the_pillow_that_is_here(known: dict[str, 
 
 @pytest.mark.parametrize(
     ("form", "mode"),
-    [("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")] + [("WEBP", "L"), ("WEBP", "RGB"), ("WEBP", "RGBA")],
+    [("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")]
+    + [("WEBP", mode) for mode in ("L", "RGB", "RGBA")],
 )
 def test_what_pillow_writes_is_read_and_resized_as_pillow_does(tmp_path: pathlib.Path, form: str, mode: str) -> None:
     pil = pytest.importorskip("PIL", reason="needs Pillow")
@@ -177,17 +180,40 @@ def test_images_pickle_and_are_fed(tree: pathlib.Path) -> None:
         assert sorted(seen) == sorted(data.label(i) for i in range(len(data)))
 
 
+def tar_of(path: pathlib.Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
 def test_any_image_of_a_web_dataset_takes_each_format(
     tmp_path: pathlib.Path, known: dict[str, tuple[pathlib.Path, Any]]
 ) -> None:
-    import tarfile
-
     wanted = ["rgb8.png", "lossy.webp", "palette1.png"]
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name in wanted:
-            tar.add(known[name][0], name)
+    tar_of(tmp_path / "a.tar", {name: known[name][0].read_bytes() for name in wanted})
     part = leat.any_image("pixels", height=11, width=13, fit="exact")
     assert part.extensions == ("jpg", "jpeg", "png", "webp")
     data = leat.WebDataset(tmp_path / "a.tar", parts=[pickle.loads(pickle.dumps(part))])
     for i, name in enumerate(wanted):
         assert np.array_equal(data[i]["pixels"], known[name][1])
+
+
+def test_the_page_on_images_says_how(
+    tree: pathlib.Path, known: dict[str, tuple[pathlib.Path, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tree.parent
+    monkeypatch.chdir(folder)
+    png, webp = (known[name][0].read_bytes() for name in ("rgb8.png", "lossy.webp"))
+    (folder / "a.png").write_bytes(png)
+    (folder / "b.webp").write_bytes(webp)
+    tar_of(folder / "a.tar", {"0.png": png, "0.cls": b"3", "1.webp": webp, "1.cls": b"1"})
+    # [images]
+    train = leat.ImageFolder("train", fit="random_resized_crop", mirror=0.5)
+    some = leat.Files(["a.png", "b.webp"], labels=[3, 1], height=64, width=64)
+    shards = leat.WebDataset("*.tar", parts=[leat.any_image("image"), leat.class_label("label")])
+    # [/images]
+    assert (len(train), len(some), len(shards)) == (8, 2, 2)
+    assert [int(shards[i]["label"]) for i in range(2)] == [some.label(i) for i in range(2)] == [3, 1]
+    assert train[0]["image"].shape == shards[1]["image"].shape == (224, 224, 3)

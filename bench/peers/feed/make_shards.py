@@ -3,9 +3,9 @@
 
 Completes a folder that has tokens/, cifar10/, and jpeg/ or jpeg_large/, as make_data writes them: the
 samples of the first two as tar files, a member or two for each, for those that read nothing else; and
-the means by which the images are checked. With jpeg_large/, also png/ and webp/: 500 images of 400 to 600
-x 300 to 450, four fifths of them made smaller and smooth, a fifth gradients with noise. And jpeg_folder/, the images
-of jpeg/ as files, each in a folder of its own, so that its class is its number."""
+the means by which the images are checked. With jpeg_large/, also png/ and webp/: 500
+images of 400 to 600 x 300 to 450, four fifths of them made smaller and smooth, a fifth gradients with
+noise."""
 
 import io
 import pathlib
@@ -81,13 +81,6 @@ def write_others(images, folder):
               lambda number, form=form: {form: encoded[number][form], "cls": str(number).encode()})
 
 
-def write_files(images, folder):
-    for number in range(len(images)):
-        data, label = images.read(number)
-        (folder / f"{label:08}").mkdir(parents=True)
-        (folder / f"{label:08}" / "image.jpg").write_bytes(data)
-
-
 def main():
     folder = pathlib.Path(sys.argv[1])
     tokens = peer.Tokens(folder)
@@ -105,7 +98,6 @@ def main():
 
     if (folder / "jpeg_large").exists():
         write_others(batches.JpegBytes(peer.JpegLarge(folder)), folder)
-        write_files(batches.JpegBytes(peer.Jpeg(folder)), folder / "jpeg_folder")
     for kind in (peer.Jpeg, peer.JpegLarge, peer.Png, peer.Webp):
         problem = kind(folder)
         if problem.folder.exists():
