@@ -101,7 +101,7 @@ class ImageFiles : public Dataset {
 /// The images below a folder, by class.
 class ImageFolder final : public ImageFiles {
  public:
-  /// Looks through the folder. Blocks the thread: about 2 us a file if the folders are in memory.
+  /// Looks through the folder. Blocks the thread: about 1 us a file if the folders are in memory.
   /// Throws leat::Error, with the folder or file, if a folder cannot be read; if links form a loop;
   /// if there are no classes or no images, or, without allow_empty, a class has none; if an image
   /// is of a format that is not read here, a link to nothing, or no regular file.
