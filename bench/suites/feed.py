@@ -11,6 +11,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 from engine.programs import (ENVIRONMENT, ONE_THREAD, PEERS, Failed, capture, environment, execute, execute_json,
@@ -28,13 +29,13 @@ class Row:
     """Of samples per second. `ratio`: ours to that of the best variant of any peer in the problem
     `against`; None: nothing is asked for. `like`: of the variants that match it alone, and `likeness`
     says what they do. `own`: of Leat's, not the peers'. `few`: of the variants, only those that --quick tries. `alone`: of each peer,
-    only the fastest runs in all rounds."""
+    only the fastest runs in all rounds. `peers_files`: the files are written by the peers' Pillow."""
 
     def __init__(self, problem, ratio=None, against=None, like=".*", likeness="", quick=True,
-                 few=False, alone=False, own=False):
+                 few=False, alone=False, own=False, peers_files=False):
         self.problem, self.ratio, self.against = problem, ratio, against or problem
         self.like, self.likeness = re.compile(like), likeness
-        self.quick, self.few, self.alone, self.own = quick, few, alone, own
+        self.quick, self.few, self.alone, self.own, self.peers_files = quick, few, alone, own, peers_files
 
 
 # What resizes with all of the source's pixels.
@@ -49,7 +50,11 @@ ROWS = [
     Row("jpeg_large", 1, **ANTIALIASED, quick=False, few=True),
     Row("jpeg_large_bilinear", 1, against="jpeg_large", quick=False),
     Row("jpeg_scaled", 1.5, against="jpeg_large", quick=False),
+    Row("jpeg_folder"),
+    Row("png", 1, **ANTIALIASED, peers_files=True),
+    Row("webp", 1, **ANTIALIASED, peers_files=True),
 ]
+FOLDER = ("jpeg_folder", "jpeg", 0.9)  # files, the same in tars, and the least ratio
 # Leat's, as the peers have them in their scripts: the arguments of feed_bench.cpp.
 VARIANTS = {f"workers_{workers}/" + (f"fiber_{fiber}" if fiber else "thread"):
             f"workers:{workers}/fiber:{fiber}/ahead:4" for workers in (1, 2) for fiber in (0, 1, 2)}
@@ -82,7 +87,7 @@ NOTES = [
     ("litdata", "tokens", ".*", "its order is that of 256 neighbours in a chunk, and of the chunks"),
     ("torch", "tokens", "get_batch", "nanoGPT's, in place of a loader"),
     (".*", ".*", INLINE, "in the loop's own thread: nothing is read ahead"),
-    ("spdl", "jpeg|jpeg_large", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),
+    ("spdl", "jpeg|jpeg_large|png|webp", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),
 ]
 
 # --- the contestants: variants of a program, named "program variant" ---------------------------
@@ -195,6 +200,8 @@ def make_data(programs, folder, python, quick, peers=(), images=("jpeg", "jpeg_l
                                  ("jpeg_large", 32 if quick else 256, *((500, 375) if quick else (1024, 768)))):
         if name in images:
             capture([make, "webdataset", folder / name, samples, *size])
+    if "jpeg_large" in images:
+        write_files(folder / "jpeg", folder / FOLDER[0])
     if python:
         capture([python, HERE / "make_shards.py", folder], env=ENVIRONMENT)
     if "litdata" in peers:
@@ -205,6 +212,20 @@ def make_data(programs, folder, python, quick, peers=(), images=("jpeg", "jpeg_l
     for path in folder.rglob("*"):  # in memory, whatever holds it
         if path.is_file():
             path.read_bytes()
+
+
+def write_files(shards, folder):
+    """Each image in a folder of its own, whose place among them is the image's number."""
+    for shard in sorted(shards.glob("*.tar")):
+        with tarfile.open(shard) as tar:
+            of = {}
+            for member in tar:
+                stem, form = member.name.rsplit(".", 1)
+                of.setdefault(stem, {})[form] = tar.extractfile(member).read()
+        for one in of.values():
+            path = folder / f"{int(one['cls']):08}"
+            path.mkdir(parents=True)
+            (path / "image.jpg").write_bytes(one["jpg"])
 
 
 def memory_folder(bytes_needed):
@@ -305,7 +326,8 @@ class Suite(Base):
     def sections(self, bench):
         options = bench.options
         rows = [row for row in ROWS if row.problem in bench.rows
-                and (row.quick or not options.quick or options.only is not None)]
+                and (row.quick or not options.quick or options.only is not None)
+                and (bench.peers or not row.peers_files)]
         python = peers_python(bench) if bench.peers else None
         with tempfile.TemporaryDirectory(prefix="leat_feed_", dir=memory_folder(2 << 30)) as folder:
             data = pathlib.Path(folder)
@@ -346,6 +368,11 @@ class Suite(Base):
                                   lambda one, row=row: row.like.fullmatch(one) and not INLINE.fullmatch(one), False))
             if row.likeness:
                 found.append(to_peers(row, values, f"{best}, {row.likeness} or not", lambda one: True, False))
+        files, tars, least = FOLDER
+        if files in values and tars in values and "base" not in facts:
+            (ours, how), (other, beside) = (best_of(values[row], "leat") for row in (files, tars))
+            found.append(Target(f"{files}, to {tars}: the same in tars", least, ratio(ours, other), True, "x", True,
+                                f"{how} against {beside}"))
         for names in LATENCIES.values() if "base" not in facts else ():
             for name, (counter, most) in names.items():
                 of = values.get(f"host time, {name}", {}).get(counter)
