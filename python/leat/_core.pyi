@@ -491,6 +491,21 @@ class Trace:
 class InMemory(Dataset):
     def __init__(self, arrays: Mapping[str, Any] = ..., /, *, name: Any = "in memory", **fields: Any) -> None: ...
 
+# columns.cpp
+
+@final
+class Columns(Dataset):
+    def __init__(
+        self,
+        table: Any,
+        *,
+        shapes: Mapping[str, Sequence[int]] = ...,
+        fill: Mapping[str, float] = ...,
+        images: Sequence[WebPart] = (),
+        name: str = "columns",
+    ) -> None: ...
+    def categories(self, name: str) -> list[str]: ...
+
 # loop.cpp
 
 @final
