@@ -27,17 +27,17 @@ struct ColumnChunks {
 namespace {
 
 // The columns' schemas: a stream of anything but structs has one.
-std::span<ArrowSchema* const> children_of(const ArrowTable& table, ArrowSchema* const& only) {
+std::span<ArrowSchema* const> columns_of_schema(const ArrowTable& table, ArrowSchema* const& only) {
   if (std::string_view(table.schema().format) != "+s") return {&only, 1};
   return {table.schema().children, static_cast<std::size_t>(table.schema().n_children)};
 }
 
-ColumnChunks chunks_of(const ArrowTable& table, const ColumnsOptions& options,
-                       FileMappings& mappings) {
+ColumnChunks column_chunks_of(const ArrowTable& table, const ColumnsOptions& options,
+                              FileMappings& mappings) {
   ColumnChunks all;
   ArrowSchema only = table.schema();  // a view
   ArrowSchema* const whole = &only;
-  const std::span<ArrowSchema* const> schemas = children_of(table, whole);
+  const std::span<ArrowSchema* const> schemas = columns_of_schema(table, whole);
   const bool is_struct = schemas.data() != &whole;
   std::set<std::string> names;
   for (const ArrowSchema* const schema : schemas) {
@@ -83,7 +83,7 @@ ColumnChunks chunks_of(const ArrowTable& table, const ColumnsOptions& options,
   return all;
 }
 
-std::shared_ptr<ArrowTable> fetched(ArrowArrayStream& stream, const std::string& name) {
+std::shared_ptr<ArrowTable> fetched_table(ArrowArrayStream& stream, const std::string& name) {
   auto table = std::make_shared<ArrowTable>(stream);
   table->fetch(name);
   return table;
@@ -111,7 +111,7 @@ struct Columns::Place {
 };
 
 Columns::Columns(ArrowArrayStream& table, const ColumnsOptions& options)
-    : Columns(fetched(table, options.name), nullptr, options) {}
+    : Columns(fetched_table(table, options.name), nullptr, options) {}
 
 Columns::Columns(std::shared_ptr<const ArrowTable> table, std::shared_ptr<const ArrowTable> rows,
                  const ColumnsOptions& options)
@@ -119,12 +119,13 @@ Columns::Columns(std::shared_ptr<const ArrowTable> table, std::shared_ptr<const 
   FileMappings mappings;
   state_->table = std::move(table);
   state_->rows = std::move(rows);
-  state_->chunks = chunks_of(*state_->table, options, mappings);
+  state_->chunks = column_chunks_of(*state_->table, options, mappings);
   if (state_->chunks.columns.empty()) {
     throw std::invalid_argument("leat: " + name_ + " is a table without columns");
   }
   if (state_->rows != nullptr) {
-    state_->row_chunks = chunks_of(*state_->rows, {.name = "the rows of " + name_}, mappings);
+    state_->row_chunks =
+        column_chunks_of(*state_->rows, {.name = "the rows of " + name_}, mappings);
     const std::vector<Column>& columns = state_->row_chunks.columns;
     if (columns.size() != 1 ||
         columns[0].field() != Field{columns[0].type().name, DType::kUint64, {}}) {

@@ -13,7 +13,7 @@ namespace leat::feeder {
 namespace {
 
 // Returns the number at the front of `text`, and takes it and the character behind it away.
-std::uintptr_t take_number(std::string_view& text, int base) {
+std::uintptr_t take_maps_number(std::string_view& text, int base) {
   std::uintptr_t value = 0;
   const char* const end = std::from_chars(text.data(), text.data() + text.size(), value, base).ptr;
   const auto read = static_cast<std::size_t>(end - text.data());
@@ -21,7 +21,7 @@ std::uintptr_t take_number(std::string_view& text, int base) {
   return value;
 }
 
-void skip_word(std::string_view& text) {
+void skip_maps_word(std::string_view& text) {
   text.remove_prefix(std::min(text.find(' '), text.size()));
   text.remove_prefix(std::min<std::size_t>(1, text.size()));
 }
@@ -35,10 +35,10 @@ FileMappings::FileMappings() {
   for (std::string_view rest = all; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::uintptr_t begin = take_number(line, 16);
-    const std::uintptr_t end = take_number(line, 16);
-    for (int i = 0; i < 3; ++i) skip_word(line);
-    const bool is_file = take_number(line, 10) != 0;  // the inode
+    const std::uintptr_t begin = take_maps_number(line, 16);
+    const std::uintptr_t end = take_maps_number(line, 16);
+    for (int i = 0; i < 3; ++i) skip_maps_word(line);
+    const bool is_file = take_maps_number(line, 10) != 0;  // the inode
     if (is_file) mappings_.push_back({begin, end, end});
   }
 }

@@ -31,9 +31,9 @@ std::unique_ptr<const GuardedRange> guard(std::span<const std::byte> values) {
 
 // Returns the shape of a ragged field, which is that of a row, with the longest sample in front.
 // Throws if the offsets are not ascending or lead beyond the rows.
-std::vector<std::int64_t> longest_first(const std::string& what,
-                                        std::span<const std::int64_t> offsets, std::uint64_t rows,
-                                        std::vector<std::int64_t> shape) {
+std::vector<std::int64_t> ragged_shape(const std::string& what,
+                                       std::span<const std::int64_t> offsets, std::uint64_t rows,
+                                       std::vector<std::int64_t> shape) {
   const Offsets view{std::as_bytes(offsets).data(), true};
   const Offsets::Found found = view.look(0, offsets.size() - 1, rows);
   if (found.bad) {
@@ -70,7 +70,7 @@ InMemory::InMemory(std::vector<Tensor> tensors, std::string name) : name_(std::m
     if (is_ragged) {
       const std::uint64_t rows = samples;
       samples = tensor.offsets.size() - 1;
-      field.shape = longest_first(what, tensor.offsets, rows, std::move(field.shape));
+      field.shape = ragged_shape(what, tensor.offsets, rows, std::move(field.shape));
       field.variable_length = true;
     }
     if (fields_.empty()) {

@@ -17,53 +17,53 @@
 namespace leat::feeder {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;  // of a sample
+constexpr std::uint64_t kMostSampleBytes = std::uint64_t{1} << 40;  // of a sample
 
 // A member of a structured type; an array of another type has one.
-struct Member {
+struct NpyMember {
   Field field;
   std::uint64_t begin;  // in a sample
 };
 
 struct NpyType {
-  std::vector<Member> members;
+  std::vector<NpyMember> members;
   std::uint64_t bytes = 0;  // of a sample
 };
 
-constexpr std::array<std::pair<std::string_view, DType>, 12> kTypes{{{"|i1", DType::kInt8},
-                                                                     {"<i2", DType::kInt16},
-                                                                     {"<i4", DType::kInt32},
-                                                                     {"<i8", DType::kInt64},
-                                                                     {"|u1", DType::kUint8},
-                                                                     {"<u2", DType::kUint16},
-                                                                     {"<u4", DType::kUint32},
-                                                                     {"<u8", DType::kUint64},
-                                                                     {"<f2", DType::kFloat16},
-                                                                     {"<f4", DType::kFloat32},
-                                                                     {"<f8", DType::kFloat64},
-                                                                     {"|b1", DType::kUint8}}};
+constexpr std::array<std::pair<std::string_view, DType>, 12> kNpyTypes{{{"|i1", DType::kInt8},
+                                                                        {"<i2", DType::kInt16},
+                                                                        {"<i4", DType::kInt32},
+                                                                        {"<i8", DType::kInt64},
+                                                                        {"|u1", DType::kUint8},
+                                                                        {"<u2", DType::kUint16},
+                                                                        {"<u4", DType::kUint32},
+                                                                        {"<u8", DType::kUint64},
+                                                                        {"<f2", DType::kFloat16},
+                                                                        {"<f4", DType::kFloat32},
+                                                                        {"<f8", DType::kFloat64},
+                                                                        {"|b1", DType::kUint8}}};
 
-std::optional<DType> dtype_of(std::string_view descr) {
+std::optional<DType> npy_dtype(std::string_view descr) {
   if (descr.starts_with("<M8") || descr.starts_with("<m8")) return DType::kInt64;
   const auto* const found =
-      std::ranges::find(kTypes, descr, &std::pair<std::string_view, DType>::first);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+      std::ranges::find(kNpyTypes, descr, &std::pair<std::string_view, DType>::first);
+  return found == kNpyTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
 // The bytes of padding: "|V4".
-std::uint64_t padding_of(std::string_view descr) {
+std::uint64_t npy_padding(std::string_view descr) {
   std::uint64_t bytes = 0;
   if (descr.starts_with("|V")) {
     std::from_chars(descr.data() + 2, descr.data() + descr.size(), bytes);
   }
-  return std::min(bytes, kMostBytes);
+  return std::min(bytes, kMostSampleBytes);
 }
 
 // The type of the samples of a file: the members of `descr`, each with the shape behind the first
 // axis.
-class TypeReader {
+class NpyTypeReader {
  public:
-  TypeReader(const MappedFile& file, const NpyHeader& header, std::string_view prefix)
+  NpyTypeReader(const MappedFile& file, const NpyHeader& header, std::string_view prefix)
       : file_(file), shape_(header.shape.begin() + 1, header.shape.end()), prefix_(prefix) {
     std::string_view descr = header.descr;
     if (!descr.starts_with('[')) {
@@ -92,7 +92,7 @@ class TypeReader {
     const std::string_view descr = unquoted(take_literal(member));
     std::string_view extents = take_literal(member);
     if (name.empty() && descr.starts_with("|V")) {
-      type_.bytes += padding_of(descr);
+      type_.bytes += npy_padding(descr);
       return;
     }
     if (name.size() + 2 != quoted.size()) {
@@ -112,7 +112,7 @@ class TypeReader {
   }
 
   void add(std::string name, std::string_view descr, const std::vector<std::int64_t>& shape) {
-    const std::optional<DType> dtype = dtype_of(descr);
+    const std::optional<DType> dtype = npy_dtype(descr);
     if (!dtype) {
       refuse(
           "values of the type " + start_of(descr) + (prefix_ == name ? "" : " as " + name) +
@@ -121,7 +121,7 @@ class TypeReader {
     }
     std::uint64_t bytes = size_of(*dtype);
     for (const std::int64_t extent : shape) {
-      if (extent < 1 || bytes > kMostBytes / static_cast<std::uint64_t>(extent)) {
+      if (extent < 1 || bytes > kMostSampleBytes / static_cast<std::uint64_t>(extent)) {
         refuse("samples with an extent of " + std::to_string(extent) + ", as " + name,
                "leave it out, or save it again");
       }
@@ -141,7 +141,7 @@ class TypeReader {
   NpyType type_;
 };
 
-NpyHeader header_of(const MappedFile& file) {
+NpyHeader npy_header_of(const MappedFile& file) {
   const KnownFormat* const known = known_format(file);
   if (!is_npy(known)) {
     cannot_read(file.path(),
@@ -162,7 +162,7 @@ NpyHeader header_of(const MappedFile& file) {
   return header;
 }
 
-void check_size(const MappedFile& file, const NpyHeader& header, std::uint64_t sample_bytes) {
+void check_npy_size(const MappedFile& file, const NpyHeader& header, std::uint64_t sample_bytes) {
   const std::uint64_t bytes = file.size() - header.begin;
   const auto samples = static_cast<std::uint64_t>(header.shape[0]);
   if (bytes / sample_bytes == samples && bytes % sample_bytes == 0) return;
@@ -175,13 +175,13 @@ void check_size(const MappedFile& file, const NpyHeader& header, std::uint64_t s
               kFetchAgain);
 }
 
-bool operator==(const Member& a, const Member& b) {
+bool operator==(const NpyMember& a, const NpyMember& b) {
   return a.field == b.field && a.begin == b.begin;
 }
 
-std::string text_of(const NpyType& type) {
+std::string npy_text_of(const NpyType& type) {
   std::string text;
-  for (const Member& member : type.members) {
+  for (const NpyMember& member : type.members) {
     text.append(text.empty() ? "" : ", ").append(member.field.name).append(" ");
     text.append(to_string(member.field.dtype)).append(" (");
     for (const std::int64_t extent : member.field.shape) text += std::to_string(extent) + ",";
@@ -228,18 +228,18 @@ void Npy::add(const std::string& prefix, const FilePatterns& files, FilesDigest&
   NpyType first;
   for (const std::filesystem::path& path : find_files(files, ".npy")) {
     const MappedFile& file = *array->files.emplace_back(std::make_unique<const MappedFile>(path));
-    const NpyHeader header = header_of(file);
-    NpyType type = TypeReader(file, header, prefix).take();
+    const NpyHeader header = npy_header_of(file);
+    NpyType type = NpyTypeReader(file, header, prefix).take();
     if (type.members.empty()) {
       cannot_read(path, "its type, " + start_of(header.descr) + ", has no members", "leave it out");
     }
-    check_size(file, header, type.bytes);
+    check_npy_size(file, header, type.bytes);
     if (array->files.size() == 1) {
       first = std::move(type);
     } else if (type.members != first.members || type.bytes != first.bytes) {
       cannot_read(path,
-                  "its samples are " + text_of(type) + ", but those of " +
-                      array->files[0]->path().string() + " are " + text_of(first),
+                  "its samples are " + npy_text_of(type) + ", but those of " +
+                      array->files[0]->path().string() + " are " + npy_text_of(first),
                   "take files of one type and shape");
     }
     array->begins.push_back(header.begin);
@@ -255,7 +255,7 @@ void Npy::add(const std::string& prefix, const FilePatterns& files, FilesDigest&
                 "take all files of each array");
   }
   array->bytes = first.bytes;
-  for (Member& member : first.members) {
+  for (NpyMember& member : first.members) {
     if (std::ranges::find(fields_, member.field.name, &Field::name) != fields_.end()) {
       throw std::invalid_argument("leat: Npy with two fields of the name \"" + member.field.name +
                                   "\"");

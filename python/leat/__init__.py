@@ -15,6 +15,7 @@ from leat._core import (
     InMemory,
     Loop,
     Mnist,
+    Npy,
     Prediction,
     Quantiles,
     StageShares,
@@ -36,6 +37,7 @@ from leat.errors import Error, GpuError, OutOfMemory, SampleError, Timeout, TooM
 from leat.options import Autotune, FailureBudget, Live, Packing
 from leat.overlap import LoopFigures, Overlap, overlap
 from leat.prefetcher import Prefetcher, merge_states
+from leat.ragged import Ragged
 from leat.readers.pad import pad_collate
 from leat.readers.rng import rng
 
@@ -61,12 +63,14 @@ __all__ = [
     "Loop",
     "LoopFigures",
     "Mnist",
+    "Npy",
     "OutOfMemory",
     "Overlap",
     "Packing",
     "Prediction",
     "Prefetcher",
     "Quantiles",
+    "Ragged",
     "SampleError",
     "StageShares",
     "Stats",

@@ -283,6 +283,10 @@ class Mnist(Dataset):
     @property
     def labels(self) -> NDArray[uint8]: ...
 
+@final
+class Npy(Dataset):
+    def __init__(self, files: _Files | Mapping[str, _Files] = ..., /, *, name: Any = None, **fields: _Files) -> None: ...
+
 # web_dataset.cpp
 
 @final

@@ -11,48 +11,46 @@
 namespace leat::feeder {
 namespace {
 
-using Kind = ArrowType::Kind;
-
-struct Known {
+struct KnownType {
   std::string_view format;  // its beginning, if it ends in ':' or in '*'
   ArrowType type;
 };
-constexpr std::array kKnown{
-    Known{"c", {Kind::kNumbers, DType::kInt8}},
-    Known{"C", {Kind::kNumbers, DType::kUint8}},
-    Known{"s", {Kind::kNumbers, DType::kInt16}},
-    Known{"S", {Kind::kNumbers, DType::kUint16}},
-    Known{"i", {Kind::kNumbers, DType::kInt32}},
-    Known{"I", {Kind::kNumbers, DType::kUint32}},
-    Known{"l", {Kind::kNumbers, DType::kInt64}},
-    Known{"L", {Kind::kNumbers, DType::kUint64}},
-    Known{"e", {Kind::kNumbers, DType::kFloat16}},
-    Known{"f", {Kind::kNumbers, DType::kFloat32}},
-    Known{"g", {Kind::kNumbers, DType::kFloat64}},
-    Known{"b", {Kind::kBits}},
+constexpr std::array kKnownTypes{
+    KnownType{"c", {ArrowType::kNumbers, DType::kInt8}},
+    KnownType{"C", {ArrowType::kNumbers, DType::kUint8}},
+    KnownType{"s", {ArrowType::kNumbers, DType::kInt16}},
+    KnownType{"S", {ArrowType::kNumbers, DType::kUint16}},
+    KnownType{"i", {ArrowType::kNumbers, DType::kInt32}},
+    KnownType{"I", {ArrowType::kNumbers, DType::kUint32}},
+    KnownType{"l", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"L", {ArrowType::kNumbers, DType::kUint64}},
+    KnownType{"e", {ArrowType::kNumbers, DType::kFloat16}},
+    KnownType{"f", {ArrowType::kNumbers, DType::kFloat32}},
+    KnownType{"g", {ArrowType::kNumbers, DType::kFloat64}},
+    KnownType{"b", {ArrowType::kBits}},
     // Dates of days and of milliseconds; times of day in s, ms, us, ns; timestamps; durations.
-    Known{"tdD", {Kind::kNumbers, DType::kInt32}},
-    Known{"tdm", {Kind::kNumbers, DType::kInt64}},
-    Known{"tts", {Kind::kNumbers, DType::kInt32}},
-    Known{"ttm", {Kind::kNumbers, DType::kInt32}},
-    Known{"ttu", {Kind::kNumbers, DType::kInt64}},
-    Known{"ttn", {Kind::kNumbers, DType::kInt64}},
-    Known{"ts*", {Kind::kNumbers, DType::kInt64}},
-    Known{"tD*", {Kind::kNumbers, DType::kInt64}},
-    Known{"z", {Kind::kBytes}},
-    Known{"u", {Kind::kBytes}},
-    Known{"Z", {.kind = Kind::kBytes, .is_wide = true}},
-    Known{"U", {.kind = Kind::kBytes, .is_wide = true}},
-    Known{"vz", {Kind::kViews}},
-    Known{"vu", {Kind::kViews}},
-    Known{"w:", {Kind::kFixedBytes}},
-    Known{"+w:", {Kind::kFixedList}},
-    Known{"+l", {Kind::kList}},
-    Known{"+L", {.kind = Kind::kList, .is_wide = true}},
-    Known{"+s", {Kind::kStruct}},
+    KnownType{"tdD", {ArrowType::kNumbers, DType::kInt32}},
+    KnownType{"tdm", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"tts", {ArrowType::kNumbers, DType::kInt32}},
+    KnownType{"ttm", {ArrowType::kNumbers, DType::kInt32}},
+    KnownType{"ttu", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"ttn", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"ts*", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"tD*", {ArrowType::kNumbers, DType::kInt64}},
+    KnownType{"z", {ArrowType::kBytes}},
+    KnownType{"u", {ArrowType::kBytes}},
+    KnownType{"Z", {.kind = ArrowType::kBytes, .is_wide = true}},
+    KnownType{"U", {.kind = ArrowType::kBytes, .is_wide = true}},
+    KnownType{"vz", {ArrowType::kViews}},
+    KnownType{"vu", {ArrowType::kViews}},
+    KnownType{"w:", {ArrowType::kFixedBytes}},
+    KnownType{"+w:", {ArrowType::kFixedList}},
+    KnownType{"+l", {ArrowType::kList}},
+    KnownType{"+L", {.kind = ArrowType::kList, .is_wide = true}},
+    KnownType{"+s", {ArrowType::kStruct}},
 };
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kRefusedNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kTypeNames{{
     {"n", "null"},
     {"d:*", "decimal"},
     {"+u*", "union"},
@@ -65,7 +63,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kRefused
     {"ti*", "interval"},
 }};
 
-bool is(std::string_view format, std::string_view known) {
+bool is_format(std::string_view format, std::string_view known) {
   if (known.back() == '*') return format.starts_with(known.substr(0, known.size() - 1));
   return known.back() == ':' ? format.starts_with(known) : format == known;
 }
@@ -84,9 +82,9 @@ std::int64_t ArrowType::buffers() const noexcept {
 
 ArrowType arrow_type(const char* format) {
   const std::string_view text(format);
-  const auto* const known =
-      std::ranges::find_if(kKnown, [&](const Known& one) { return is(text, one.format); });
-  if (known == kKnown.end()) return {};
+  const auto* const known = std::ranges::find_if(
+      kKnownTypes, [&](const KnownType& one) { return is_format(text, one.format); });
+  if (known == kKnownTypes.end()) return {};
   ArrowType type = known->type;
   if (known->format.back() == ':') {
     const std::string_view digits = text.substr(known->format.size());
@@ -97,8 +95,8 @@ ArrowType arrow_type(const char* format) {
 
 std::string arrow_type_name(const char* format) {
   const std::string code = start_of(format);
-  for (const auto& [known, name] : kRefusedNames) {
-    if (is(format, known)) return std::string(name) + " (\"" + code + "\")";
+  for (const auto& [known, name] : kTypeNames) {
+    if (is_format(format, known)) return std::string(name) + " (\"" + code + "\")";
   }
   return "\"" + code + "\"";
 }

@@ -12,13 +12,10 @@
 namespace leat::feeder {
 namespace {
 
-using How = ColumnType::How;
-using Kind = ArrowType::Kind;
-
 constexpr std::uint64_t kViewBytes = 16;
 constexpr std::size_t kInlineBytes = 12;  // a view has the bytes themselves, behind their number
 
-const std::byte* buffer(const ArrowArray& array, std::int64_t i) noexcept {
+const std::byte* arrow_buffer(const ArrowArray& array, std::int64_t i) noexcept {
   return static_cast<const std::byte*>(array.buffers[i]);
 }
 
@@ -59,30 +56,30 @@ void Column::add(const ArrowArray& array, std::uint64_t base, std::uint64_t rows
   Walk walk{base, 1, rows, mappings, files};
   const ArrowArray* at = &array;
   if (type_.child) {
-    check(array, {.kind = Kind::kStruct}, walk, chunk);
+    check(array, {.kind = ArrowType::kStruct}, walk, chunk);
     add_nulls(array, walk, chunk, true);
     walk.first += static_cast<std::uint64_t>(array.offset);
     if (static_cast<std::uint64_t>(array.n_children) <= *type_.child) fail_chunk(chunk);
     at = array.children[*type_.child];
   }
-  if (type_.leaf.kind == Kind::kViews) {
+  if (type_.leaf.kind == ArrowType::kViews) {
     add_views(*at, walk, chunk);
-  } else if (type_.how == How::kList || type_.leaf.kind == Kind::kBytes) {
+  } else if (type_.how == ColumnType::kList || type_.leaf.kind == ArrowType::kBytes) {
     add_offsets(*at, walk, chunk);
   } else {
     add_values(*at, walk, chunk);
-    if (type_.how == How::kCodes) unify(*at, chunk, walk);
+    if (type_.how == ColumnType::kCodes) unify(*at, chunk, walk);
   }
 }
 
 void Column::add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk) {
-  const bool is_list = type_.how == How::kList;
-  check(array, {.kind = is_list ? Kind::kList : Kind::kBytes}, walk, chunk);
+  const bool is_list = type_.how == ColumnType::kList;
+  check(array, {.kind = is_list ? ArrowType::kList : ArrowType::kBytes}, walk, chunk);
   add_nulls(array, walk, chunk, true);
   if (is_list && array.n_children != 1) fail_chunk(chunk);
   const std::uint64_t rows = walk.count;
   chunk.begin = static_cast<std::uint64_t>(array.offset) + walk.first;
-  chunk.offsets = {buffer(array, 1), type_.is_wide};
+  chunk.offsets = {arrow_buffer(array, 1), type_.is_wide};
   const std::size_t width = chunk.offsets.width();
   walk.note(chunk.offsets.data, chunk.begin * width, (rows + 1) * width);
   const std::uint64_t first = chunk.offsets.at(chunk.begin);
@@ -92,7 +89,7 @@ void Column::add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk) {
   if (found.bad) fail_damaged(chunk, *found.bad);
   longest_ = std::max(longest_, found.longest);
   if (!is_list) {
-    chunk.values.data = buffer(array, 2);
+    chunk.values.data = arrow_buffer(array, 2);
     walk.note(chunk.values.data, first, last - first);
     return;
   }
@@ -109,10 +106,10 @@ void Column::add_views(const ArrowArray& array, const Walk& walk, Chunk& chunk) 
   add_nulls(array, walk, chunk, true);
   chunk.views = &array;
   chunk.begin = static_cast<std::uint64_t>(array.offset) + walk.first;
-  walk.note(buffer(array, 1), chunk.begin * kViewBytes, walk.count * kViewBytes);
-  const std::byte* const sizes = buffer(array, array.n_buffers - 1);
+  walk.note(arrow_buffer(array, 1), chunk.begin * kViewBytes, walk.count * kViewBytes);
+  const std::byte* const sizes = arrow_buffer(array, array.n_buffers - 1);
   for (std::int64_t i = 2; i < array.n_buffers - 1; ++i) {
-    walk.note(buffer(array, i), 0, load<std::uint64_t>(sizes + 8 * (i - 2)));
+    walk.note(arrow_buffer(array, i), 0, load<std::uint64_t>(sizes + 8 * (i - 2)));
   }
   for (std::uint64_t i = 0; i < walk.count; ++i) {
     if (!is_null_row(chunk, i))
@@ -132,14 +129,14 @@ void Column::add_values(const ArrowArray& array, Walk& walk, Chunk& chunk) const
   check(*at, type_.leaf, walk, chunk);
   add_nulls(*at, walk, chunk, false);
   walk.first += static_cast<std::uint64_t>(at->offset);
-  if (type_.leaf.kind == Kind::kFixedBytes) {
+  if (type_.leaf.kind == ArrowType::kFixedBytes) {
     walk.first *= static_cast<std::uint64_t>(type_.leaf.extent);
     walk.per *= static_cast<std::uint64_t>(type_.leaf.extent);
   }
-  chunk.values = {buffer(*at, 1), walk.first, walk.per};
+  chunk.values = {arrow_buffer(*at, 1), walk.first, walk.per};
   for (Validity& level : chunk.nulls) level.values = walk.per / level.per;
   const std::uint64_t values = walk.count * walk.per;
-  if (type_.leaf.kind == Kind::kBits) {
+  if (type_.leaf.kind == ArrowType::kBits) {
     walk.note_bits(chunk.values.data, walk.first, values);
   } else {
     walk.note(chunk.values.data, walk.first * type_.width, values * type_.width);
@@ -151,10 +148,10 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
                        const Chunk& chunk) const {
   const std::uint64_t slots = walk.count * walk.per;
   walk.first += static_cast<std::uint64_t>(array.offset);
-  if (level.type.kind == Kind::kFixedList) {
+  if (level.type.kind == ArrowType::kFixedList) {
     walk.first *= level.extent;
   } else if (slots > 0) {
-    const Offsets offsets{buffer(array, 1), level.type.is_wide};
+    const Offsets offsets{arrow_buffer(array, 1), level.type.is_wide};
     walk.note(offsets.data, walk.first * offsets.width(), (slots + 1) * offsets.width());
     for (std::uint64_t i = 0; i < slots; ++i) {
       const std::uint64_t length = offsets.at(walk.first + i + 1) - offsets.at(walk.first + i);
@@ -173,14 +170,13 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
 void Column::check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
                    const Chunk& chunk) const {
   const std::uint64_t end = walk.first + walk.count * walk.per;
-  const bool has_buffers = type.kind == Kind::kViews ? array.n_buffers >= type.buffers()
-                                                     : array.n_buffers == type.buffers();
+  const bool has_buffers = type.kind == ArrowType::kViews ? array.n_buffers >= type.buffers()
+                                                          : array.n_buffers == type.buffers();
   if (!has_buffers || array.offset < 0 || array.length < 0 ||
-      end > static_cast<std::uint64_t>(array.length)) {
+      end > static_cast<std::uint64_t>(array.length) ||
+      (type.buffers() > 1 && end > 0 && array.buffers[1] == nullptr)) {
     fail_chunk(chunk);
   }
-  const bool has_data = type.buffers() < 2 || end == 0 || array.buffers[1] != nullptr;
-  if (!has_data) fail_chunk(chunk);
 }
 
 // Notes where nulls are. Throws if there are some, and there is no fill.
@@ -189,7 +185,7 @@ void Column::add_nulls(const ArrowArray& array, const Walk& walk, Chunk& chunk,
   const std::uint64_t first = static_cast<std::uint64_t>(array.offset) + walk.first;
   const std::uint64_t slots = walk.count * walk.per;
   if (array.null_count == 0 || array.buffers[0] == nullptr || slots == 0) return;
-  const std::byte* const bits = buffer(array, 0);
+  const std::byte* const bits = arrow_buffer(array, 0);
   walk.note_bits(bits, first, slots);
   const std::uint64_t null = first_zero(bits, first, slots);
   if (null == slots) return;
@@ -197,8 +193,9 @@ void Column::add_nulls(const ArrowArray& array, const Walk& walk, Chunk& chunk,
     const std::uint64_t item = null / walk.per;
     type_.refuse("row " + std::to_string(chunk.row + row_of(chunk, item)) +
                      (chunk.offsets.data == nullptr && walk.per == 1 ? " is null" : " has a null"),
-                 type_.how == How::kImage ? "leave such rows out"
-                                          : "leave such rows out, or say what a null is: fill");
+                 type_.how == ColumnType::kImage
+                     ? "leave such rows out"
+                     : "leave such rows out, or say what a null is: fill");
   }
   if (of_rows) {
     chunk.null_row = {bits, first, 1};
@@ -263,7 +260,7 @@ void Column::fail_damaged(const Chunk& chunk, std::uint64_t row) const {
 
 Field Column::field() const {
   Field field{type_.name, type_.leaf.dtype, type_.shape};
-  if (type_.how != How::kList && type_.how != How::kBytes) return field;
+  if (type_.how != ColumnType::kList && type_.how != ColumnType::kBytes) return field;
   field.variable_length = true;
   const auto longest = static_cast<std::int64_t>(std::max<std::uint64_t>(longest_, 1));
   field.shape.insert(field.shape.begin(), longest);
@@ -285,7 +282,7 @@ std::span<const std::byte> Column::bytes_of(const Chunk& chunk, std::uint64_t ro
     return {chunk.values.data + begin, static_cast<std::size_t>(end - begin)};
   }
   const ArrowArray& views = *chunk.views;
-  const std::byte* const view = buffer(views, 1) + (chunk.begin + row) * kViewBytes;
+  const std::byte* const view = arrow_buffer(views, 1) + (chunk.begin + row) * kViewBytes;
   const auto size = load<std::int32_t>(view);
   if (size < 0) fail_damaged(chunk, row);
   const auto bytes = static_cast<std::size_t>(size);
@@ -294,9 +291,9 @@ std::span<const std::byte> Column::bytes_of(const Chunk& chunk, std::uint64_t ro
   const auto begin = load<std::int32_t>(view + 12);
   if (number < 0 || number >= views.n_buffers - 3 || begin < 0) fail_damaged(chunk, row);
   const auto all =
-      load<std::int64_t>(buffer(views, views.n_buffers - 1) + 8 * std::ptrdiff_t{number});
+      load<std::int64_t>(arrow_buffer(views, views.n_buffers - 1) + 8 * std::ptrdiff_t{number});
   if (std::int64_t{begin} + size > all) fail_damaged(chunk, row);
-  return {buffer(views, number + 2) + begin, bytes};
+  return {arrow_buffer(views, number + 2) + begin, bytes};
 }
 
 bool Column::is_null_row(const Chunk& chunk, std::uint64_t row) const noexcept {
@@ -306,26 +303,26 @@ bool Column::is_null_row(const Chunk& chunk, std::uint64_t row) const noexcept {
 void Column::read(std::size_t number, std::uint64_t row, Sample& out, std::size_t f) const {
   const Chunk& chunk = chunks_[number];
   switch (type_.how) {
-    case How::kFixed: copy(chunk, {row, row + 1}, out, f); return;
-    case How::kCodes:
+    case ColumnType::kFixed: copy(chunk, {row, row + 1}, out, f); return;
+    case ColumnType::kCodes:
       copy(chunk, {row, row + 1}, out, f);
       if (!chunk.nulls.empty() && !bit(chunk.nulls[0].bits, chunk.nulls[0].first + row)) return;
       translate(chunk, row, out.bytes(f));
       return;
-    case How::kList: {
+    case ColumnType::kList: {
       const Range range = is_null_row(chunk, row) ? Range{0, 0} : range_of(chunk, row);
       out.set_length(f, static_cast<std::size_t>(range.end - range.begin));
       copy(chunk, range, out, f);
       return;
     }
-    case How::kBytes: {
+    case ColumnType::kBytes: {
       std::span<const std::byte> bytes;
       if (!is_null_row(chunk, row)) bytes = bytes_of(chunk, row);
       out.set_length(f, bytes.size());
       out.copy(f, bytes);
       return;
     }
-    case How::kImage:
+    case ColumnType::kImage:
       try {
         JpegDecoder decoder(type_.image.jpeg);
         read_image(bytes_of(chunk, row), type_.image, decoder, out, f);
@@ -342,7 +339,7 @@ void Column::copy(const Chunk& chunk, Range items, Sample& out, std::size_t f) c
   const std::uint64_t first = values.first + items.begin * values.per;
   const auto count = static_cast<std::size_t>((items.end - items.begin) * values.per);
   if (count == 0) return;
-  if (type_.leaf.kind == Kind::kBits) {
+  if (type_.leaf.kind == ArrowType::kBits) {
     const std::span<std::byte> room = out.bytes(f);
     for (std::size_t i = 0; i < count; ++i) room[i] = std::byte{bit(values.data, first + i)};
   } else {
@@ -370,30 +367,34 @@ void Column::translate(const Chunk& chunk, std::uint64_t row, std::span<std::byt
 std::size_t Column::length(std::size_t number, std::uint64_t row) const {
   const Chunk& chunk = chunks_[number];
   if (is_null_row(chunk, row)) return 0;
-  if (type_.how == How::kBytes) return bytes_of(chunk, row).size();
+  if (type_.how == ColumnType::kBytes) return bytes_of(chunk, row).size();
   const auto [begin, end] = range_of(chunk, row);
   return static_cast<std::size_t>(end - begin);
 }
 
 std::span<const std::byte> Column::values(std::size_t number, std::uint64_t row) const {
   const Chunk& chunk = chunks_[number];
-  if (type_.how == How::kBytes || type_.how == How::kImage) return bytes_of(chunk, row);
-  const auto [begin, end] = type_.how == How::kList ? range_of(chunk, row) : Range{row, row + 1};
+  if (type_.how == ColumnType::kBytes || type_.how == ColumnType::kImage)
+    return bytes_of(chunk, row);
+  const auto [begin, end] =
+      type_.how == ColumnType::kList ? range_of(chunk, row) : Range{row, row + 1};
   const std::uint64_t first = chunk.values.first + begin * chunk.values.per;
   const auto count = static_cast<std::size_t>((end - begin) * chunk.values.per);
-  if (type_.leaf.kind == Kind::kBits)
+  if (type_.leaf.kind == ArrowType::kBits)
     return {chunk.values.data + first / 8, (first % 8 + count + 7) / 8};
   return {chunk.values.data + first * type_.width, count * type_.width};
 }
 
 const std::byte* Column::first_touched(std::size_t number, std::uint64_t row) const noexcept {
   const Chunk& chunk = chunks_[number];
-  if (chunk.views != nullptr) return buffer(*chunk.views, 1) + (chunk.begin + row) * kViewBytes;
+  if (chunk.views != nullptr)
+    return arrow_buffer(*chunk.views, 1) + (chunk.begin + row) * kViewBytes;
   if (chunk.offsets.data != nullptr) {
     return chunk.offsets.data + (chunk.begin + row) * chunk.offsets.width();
   }
   const std::uint64_t first = chunk.values.first + row * chunk.values.per;
-  return chunk.values.data + (type_.leaf.kind == Kind::kBits ? first / 8 : first * type_.width);
+  return chunk.values.data +
+         (type_.leaf.kind == ArrowType::kBits ? first / 8 : first * type_.width);
 }
 
 }  // namespace leat::feeder

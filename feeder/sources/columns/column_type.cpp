@@ -12,10 +12,10 @@
 namespace leat::feeder {
 namespace {
 
-constexpr const char* kCast = "cast it to another type, or leave it out";
-constexpr std::uint64_t kMostValues = std::uint64_t{1} << 40;  // of a row; no memory has more
+constexpr const char* kCastColumn = "cast it to another type, or leave it out";
+constexpr std::uint64_t kMostRowValues = std::uint64_t{1} << 40;  // of a row; no memory has more
 
-std::uint64_t product(std::span<const std::int64_t> extents) {
+std::uint64_t product_of(std::span<const std::int64_t> extents) {
   std::uint64_t all = 1;
   for (const std::int64_t one : extents) all *= static_cast<std::uint64_t>(one);
   return all;
@@ -71,7 +71,7 @@ void ColumnType::plan(const ArrowSchema& schema, std::span<const std::int64_t> w
   leaf = arrow_type(schema.format);
   std::uint64_t values = 1;
   for (const std::int64_t extent : wanted) {
-    if (extent < 1 || values > kMostValues / static_cast<std::uint64_t>(extent)) {
+    if (extent < 1 || values > kMostRowValues / static_cast<std::uint64_t>(extent)) {
       throw std::invalid_argument("leat: the shape of column \"" + name +
                                   "\" has an extent below 1, or too many values");
     }
@@ -94,11 +94,11 @@ void ColumnType::plan(const ArrowSchema& schema, std::span<const std::int64_t> w
   }
   if (leaf.kind == ArrowType::kNumbers) width = size_of(leaf.dtype);
   if (wanted.empty()) return;
-  if (how != kFixed || shape.empty() || product(shape) != values) {
+  if (how != kFixed || shape.empty() || product_of(shape) != values) {
     throw std::invalid_argument("leat: the shape of column \"" + name + "\" has " +
                                 std::to_string(values) + " values, but a row of its type, " +
                                 arrow_type_name(schema.format) + ", has " +
-                                (how == kFixed ? std::to_string(product(shape)) : "no lists"));
+                                (how == kFixed ? std::to_string(product_of(shape)) : "no lists"));
   }
   shape.assign(wanted.begin(), wanted.end());
 }
@@ -108,7 +108,7 @@ void ColumnType::plan_levels(const ArrowSchema& schema, std::span<const std::int
   const bool is_shaped = !wanted.empty();
   for (const ArrowSchema* at = &schema;; at = at->children[0]) {
     leaf = arrow_type(at->format);
-    if (at != &schema && at->dictionary != nullptr) refuse("it has lists of codes", kCast);
+    if (at != &schema && at->dictionary != nullptr) refuse("it has lists of codes", kCastColumn);
     if (leaf.kind == ArrowType::kNumbers || leaf.kind == ArrowType::kBits) return;
     if (leaf.kind == ArrowType::kList && wanted.empty()) {
       if (is_shaped || at != &schema) {
@@ -122,8 +122,9 @@ void ColumnType::plan_levels(const ArrowSchema& schema, std::span<const std::int
                leaf.kind == ArrowType::kFixedBytes) {
       if (leaf.kind == ArrowType::kList) leaf.extent = wanted[0];
       if (leaf.extent < 1 ||
-          product(shape) > kMostValues / static_cast<std::uint64_t>(leaf.extent)) {
-        refuse("its type, " + arrow_type_name(at->format) + ", has no values, or too many", kCast);
+          product_of(shape) > kMostRowValues / static_cast<std::uint64_t>(leaf.extent)) {
+        refuse("its type, " + arrow_type_name(at->format) + ", has no values, or too many",
+               kCastColumn);
       }
       if (!wanted.empty() && wanted[0] == leaf.extent) wanted = wanted.subspan(1);
       shape.push_back(leaf.extent);
@@ -132,9 +133,9 @@ void ColumnType::plan_levels(const ArrowSchema& schema, std::span<const std::int
     } else {
       refuse((at == &schema ? "its type, " : "it has lists of the type ") +
                  arrow_type_name(at->format) + (at == &schema ? "," : ", which") + " is no field",
-             kCast);
+             kCastColumn);
     }
-    if (at->n_children != 1) refuse("its schema is damaged: a list without a type", kCast);
+    if (at->n_children != 1) refuse("its schema is damaged: a list without a type", kCastColumn);
   }
 }
 
