@@ -227,6 +227,19 @@ class TestPyarrow:
         assert values_of(again, "x") == values_of(data, "x") == list(range(1000))
         assert again.name == "mine"
 
+    def test_a_parquet_file_is_trained_on(self, tmp_path: Path) -> None:
+        parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow has no parquet")
+        file = tmp_path / "people.parquet"
+        parquet.write_table(self.pa.table({"age": [30, None, 50], "name": ["a", "bc", ""]}), file)
+        # [columns]
+        table = parquet.read_table(file)  # or a frame of polars or pandas, a relation of DuckDB, a datasets.Dataset
+        data = leat.Columns(table, fill={"age": -1})  # age: int64; name: uint8, of variable length
+        feed = leat.Prefetcher(data, "cpu", batch_size=3, seed=7, pad_to="batch", framework="numpy")
+        # [/columns]
+        batch = next(iter(feed))
+        assert sorted(np.asarray(batch["age"]).tolist()) == [-1, 30, 50]
+        assert np.asarray(batch["name"]).shape == (3, 2)
+
     def test_mapped_files_may_not_shrink(self, tmp_path: Path) -> None:
         pa = self.pa
         file = tmp_path / "table.arrow"
