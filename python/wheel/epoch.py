@@ -1,0 +1,45 @@
+"""Reads small data with the package that is installed, in an environment with nothing else: what pip has to bring is there.
+
+    python python/wheel/epoch.py <folder with the MNIST files>
+"""
+
+import platform
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import leat
+import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from samples import write_web  # noqa: E402
+
+
+class Squares:
+    """Read by processes, which are given it by cloudpickle."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> dict[str, int]:
+        return {"square": index * index}
+
+
+def epoch_of(data: object, field: str) -> list[int]:
+    with leat.Prefetcher(data, "cpu", batch_size=64, seed=1, framework="numpy") as feed:
+        return [value for batch in feed for value in batch[field].tolist()]
+
+
+digits = Counter(epoch_of(leat.Mnist(sys.argv[1], split="test"), "label"))
+assert [digits[digit] for digit in range(10)] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+assert sorted(epoch_of(Squares(), "square")) == [number * number for number in range(100)]
+with tempfile.TemporaryDirectory() as folder:
+    write_web(Path(folder) / "shard.tar", range(10))
+    images = leat.WebDataset(folder, parts=[leat.jpeg_image("image"), leat.class_label("label")])
+    assert sorted(epoch_of(images, "label")) == list(range(10))
+
+status = leat.cuda_status()
+assert "driver" in status, status  # CUDA's runtime is inside,
+assert "no NVIDIA driver" not in status or "CUDA 12.0 or newer" in status, status  # and not that of a newer toolkit
+print(f"Python {platform.python_version()}, NumPy {np.__version__}: installed, and three epochs read. CUDA: {status}")
