@@ -2,6 +2,7 @@
 """Checks a wheel before it is given away: its tag, its size, what its libraries need, and the licences of what is in it."""
 
 import io
+import json
 import platform
 import re
 import sys
@@ -33,7 +34,8 @@ def faults(path: Path) -> list[str]:
 
     with zipfile.ZipFile(path) as wheel:
         libraries = {Path(name).name: wheel.read(name) for name in wheel.namelist() if ".so" in Path(name).suffixes}
-        licensed = {name.split("/")[2] for name in wheel.namelist() if ".dist-info/licenses/" in name}
+        materials = [json.loads(wheel.read(name)) for name in wheel.namelist() if name.endswith("/auditwheel.cdx.json")]
+        licensed = {name.split("/")[2] for name in wheel.namelist() if ".dist-info/licenses/" in name} - {""}
     needs = set().union(*map(needed, libraries.values()))
     bundled = libraries.keys() - {"_core.abi3.so"}
     found += [f"it needs {name}, which is not in it" for name in sorted(needs - bundled) if not SYSTEM.fullmatch(name)]
@@ -42,14 +44,15 @@ def faults(path: Path) -> list[str]:
     owed = {*COMPILED_IN, *(name.split("-")[0] for name in bundled)}  # libjpeg-f8d3c3f7.so.62.3.0 is of libjpeg62-turbo
     if b"cudart" in libraries["_core.abi3.so"]:
         owed.add("cuda-runtime")
-    found += [f"the licence of {part} is missing" for part in owed if not any(one.startswith(part) for one in licensed)]
+    found += [f"the licence of {part} is missing" for part in sorted(owed) if not any(one.startswith(part) for one in licensed)]
 
+    versions = [f"{part['name']} {part['version']}" for one in materials for part in one["components"][1:]]
     print(f"{path.name}: {path.stat().st_size} bytes")
-    print(f"  in it:    {' '.join(sorted(bundled))}")
-    print(f"  needs:    {' '.join(sorted(needs - bundled))}")
-    print(f"  licences: {' '.join(sorted(licensed))}")
+    print(f"  in it:    {', '.join(versions)}")
+    print(f"  needs:    {', '.join(sorted(needs - bundled))}")
+    print(f"  licences: {', '.join(sorted(licensed))}")
     return found
 
 
 wrong = [f"{name}: {fault}" for name in sys.argv[1:] for fault in faults(Path(name))]
-sys.exit("\n".join(wrong))
+sys.exit("\n".join(wrong) or None)
