@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks a wheel before it is given away: its tag, its size, what its libraries need, and the licences of what is in it."""
+"""Checks a wheel before it is given away: its tag, its size, what its libraries need, the licences of what is in it."""
 
 import io
 import json
@@ -44,7 +44,8 @@ def faults(path: Path) -> list[str]:
     owed = {*COMPILED_IN, *(name.split("-")[0] for name in bundled)}  # libjpeg-f8d3c3f7.so.62.3.0 is of libjpeg62-turbo
     if b"cudart" in libraries["_core.abi3.so"]:
         owed.add("cuda-runtime")
-    found += [f"the licence of {part} is missing" for part in sorted(owed) if not any(one.startswith(part) for one in licensed)]
+    lacking = [part for part in sorted(owed) if not any(one.startswith(part) for one in licensed)]
+    found += [f"the licence of {part} is missing" for part in lacking]
 
     versions = [f"{part['name']} {part['version']}" for one in materials for part in one["components"][1:]]
     print(f"{path.name}: {path.stat().st_size} bytes")

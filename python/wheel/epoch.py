@@ -1,4 +1,4 @@
-"""Reads small data with the package that is installed, in an environment with nothing else: what pip has to bring is there.
+"""Reads small data with the package that is installed, in an environment that has only what pip brought with it.
 
     python python/wheel/epoch.py <folder with the MNIST files>
 """

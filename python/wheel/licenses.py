@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Adds the licences of what a repaired wheel contains beside Leat: <wheel>... in place.
 
-auditwheel has copied libraries into the wheel, and its list of materials names the packages that they are of. What is
-compiled in is named here. Where one has no licence text on this machine, the wheel is not to be given away: an error."""
+auditwheel has copied libraries into the wheel, and its list of materials names the packages that they are of; what is
+compiled in is named here. A licence text that this machine lacks is an error: the wheel is not to be given away."""
 
 import json
 import sys
