@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "leat/feeder/field.h"
@@ -64,16 +65,29 @@ class Dataset {
   /// the pinned memory of the batch: decode straight into it. Called from several fibers or threads
   /// at the same time; blocking() says where. Throws leat::Error, with file and offset.
   ///
-  /// The sample must depend on `index`, `out.epoch()` and the numbers of `out.random()` alone, so
-  /// that a resumed run reads the same batches.
+  /// The sample must depend on `index`, `out.seed()`, `out.epoch()` and the numbers of
+  /// `out.random()` alone, so that a resumed run reads the same batches.
   virtual void read(std::uint64_t index, Sample& out) const = 0;
 
   /// Returns how often read() blocks. Constant.
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
   /// A number that tells datasets apart. A state keeps it, and a run resumes only on a dataset with
   /// the same digest. Sources of files compute it from the names, without folders, and the sizes of
-  /// their files. 0: not known, and not compared. Constant.
+  /// their files; datasets of datasets, from those of their parts and how they are composed. 0: not
+  /// known, and not compared. Constant.
   [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
+  /// Returns whether the numbers are an order already, as those of a mixture are. Then the
+  /// prefetcher takes the samples by number, whatever PrefetcherOptions::order says. Constant.
+  [[nodiscard]] virtual bool is_ordered() const noexcept { return false; }
+  /// Returns whether a number stands for another sample in another epoch (feeder/compose.h). Such a
+  /// dataset cannot be packed: its epochs have different numbers of elements. Constant.
+  [[nodiscard]] virtual bool varies_by_epoch() const noexcept { return false; }
+  /// Returns where read() takes sample `index` of `epoch` from, for messages: "number 3 of part 1,
+  /// "photos"". Empty: the dataset has it itself. `seed` is PrefetcherOptions::seed. Thread-safe.
+  [[nodiscard]] virtual std::string origin(std::uint64_t /*index*/, std::uint64_t /*seed*/,
+                                           std::uint64_t /*epoch*/) const {
+    return {};
+  }
   /// Returns this dataset as one that makes batches as a whole (feeder/batch_source.h); null: its
   /// samples are read one by one. Constant.
   [[nodiscard]] virtual const BatchSource* as_batch_source() const noexcept { return nullptr; }

@@ -87,6 +87,13 @@ class Map final : public Dataset {
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   /// Returns the digest of `from`.
   [[nodiscard]] std::uint64_t digest() const noexcept override { return from_.digest(); }
+  [[nodiscard]] bool is_ordered() const noexcept override { return from_.is_ordered(); }
+  [[nodiscard]] bool varies_by_epoch() const noexcept override { return from_.varies_by_epoch(); }
+  /// Returns the origin in `from`.
+  [[nodiscard]] std::string origin(std::uint64_t index, std::uint64_t seed,
+                                   std::uint64_t epoch) const override {
+    return from_.origin(index, seed, epoch);
+  }
   void will_read(std::uint64_t index, std::uint64_t seed,
                  std::uint64_t epoch) const noexcept override {
     from_.will_read(index, seed, epoch);

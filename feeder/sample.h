@@ -45,8 +45,8 @@ class Sample {
   /// `rooms[f]` is the memory of field f. All spans and `scratch` must outlive the sample. If
   /// `past_cache` is not null, copy() writes past the CPU's caches, and adds the bytes there.
   Sample(std::span<const Field> fields, std::span<const std::span<std::byte>> rooms,
-         std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch,
-         std::uint64_t* past_cache = nullptr);
+         std::span<std::size_t> lengths, std::uint64_t seed, std::uint64_t epoch, Random random,
+         Scratch& scratch, std::uint64_t* past_cache = nullptr);
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
 
@@ -74,6 +74,8 @@ class Sample {
   /// Returns the first extent: set by set_length(), else the field's (1 for a scalar).
   [[nodiscard]] std::size_t length(std::size_t field) const;
 
+  /// Returns the seed of the run, PrefetcherOptions::seed; 0 outside a prefetcher.
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   /// Returns the epoch that the sample is read for; 0 outside a prefetcher.
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Random numbers for augmentation.
@@ -83,12 +85,14 @@ class Sample {
 
  private:
   friend class Map;
+  friend class PartSample;
   friend class FillChecks;
   [[nodiscard]] std::span<std::byte> typed(std::size_t field, DType wanted) const;
 
   std::span<const Field> fields_;
   std::span<const std::span<std::byte>> rooms_;
   std::span<std::size_t> lengths_;
+  std::uint64_t seed_;
   std::uint64_t epoch_;
   Random random_;
   Scratch& scratch_;
@@ -98,7 +102,8 @@ class Sample {
 /// A sample that owns its memory: to read one sample without a prefetcher.
 class SampleBuffer {
  public:
-  /// Allocates memory for `fields`. `seed`, `epoch` and `sample` key random().
+  /// Allocates memory for `fields`. `seed`, `epoch` and `sample` key random(); a read is also told
+  /// `seed` and `epoch`.
   explicit SampleBuffer(std::span<const Field> fields, std::uint64_t seed = 0,
                         std::uint64_t epoch = 0, std::uint64_t sample = 0);
   SampleBuffer(const SampleBuffer&) = delete;

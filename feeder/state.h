@@ -40,9 +40,9 @@
 //   sum         FNV-1a (32 bits) of all text before ,"sum"
 // batches, positions and before are lists of half-open intervals [first,end]: `end` is excluded.
 //
-// The dataset is known by a digest of the names and sizes of its files: a run does not resume on
-// other files. It resumes if the files were moved to another folder. To resume after they were
-// renamed, set State::dataset to 0:
+// The dataset is known by a digest of the names and sizes of its files, and of how it is composed
+// (feeder/compose.h): a run does not resume on other files. It resumes if the files were moved to
+// another folder. To resume after they were renamed, set State::dataset to 0:
 //   State state = State::parse(text);
 //   state.dataset = 0;
 //   options.resume = state.text();

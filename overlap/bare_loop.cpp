@@ -182,7 +182,7 @@ void BareLoop::read(std::uint64_t batch) {
     }
     const std::uint64_t index = (batch * shape_.batch_size + i) % data_.size();
     scratch_.reset();
-    leat::feeder::Sample sample(data_.fields(), rooms, lengths, 0,
+    leat::feeder::Sample sample(data_.fields(), rooms, lengths, 0, 0,
                                 leat::feeder::Random(0, 0, index), scratch_);
     data_.read(index, sample);
   }

@@ -18,11 +18,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -32,6 +34,7 @@
 #include "bench/feeder/feed_data.h"
 #include "leat/csp/base/random.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/compose.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/jpeg.h"
@@ -108,6 +111,28 @@ struct Tokens {
   }
 };
 
+// The same windows, as a mixture of `kParts` datasets.
+template <std::size_t kParts>
+struct MixedTokens : Tokens<std::int32_t> {
+  struct Parts {
+    std::unique_ptr<Dataset> all = Tokens<std::int32_t>::open();
+    std::deque<Subset> some = {};
+    std::optional<Mixture> mixture = {};
+  };
+  [[nodiscard]] static std::shared_ptr<Dataset> open() {
+    const auto parts = std::make_shared<Parts>();
+    std::vector<MixturePart> list;
+    for (std::size_t k = 0; k < kParts; ++k) {
+      const std::uint64_t first = parts->all->size() * k / kParts;
+      const std::uint64_t end = parts->all->size() * (k + 1) / kParts;
+      std::vector<std::uint64_t> numbers(end - first);
+      std::iota(numbers.begin(), numbers.end(), first);
+      list.push_back({parts->some.emplace_back(*parts->all, std::move(numbers))});
+    }
+    return {parts, &parts->mixture.emplace(list)};
+  }
+};
+
 // --- CIFAR-10.
 
 constexpr std::size_t kPixels = std::size_t{3} * 32 * 32;
@@ -172,7 +197,7 @@ std::vector<double> means_of(const std::filesystem::path& folder) {
   std::vector<std::size_t> lengths(1);
   JpegDecoder decoder;
   for (std::uint64_t i = 0; i < files.size(); ++i) {
-    Sample sample(files.fields(), rooms, lengths, 0, Random(0, 0, i), scratch);
+    Sample sample(files.fields(), rooms, lengths, 0, 0, Random(0, 0, i), scratch);
     files.read(i, sample);
     const JpegHeader header = decoder.open(std::span(memory).first(lengths[0]));
     std::vector<std::uint8_t> pixels(std::size_t{3} * header.width * header.height);
@@ -238,7 +263,7 @@ Delivered run_epoch(Prefetcher& feed, std::uint64_t epoch, Look look) {
 
 template <class Kind>
 void run(benchmark::State& state) {
-  const std::unique_ptr<Dataset> data = Kind::open();
+  const std::shared_ptr<const Dataset> data = Kind::open();
   static const Delivered all = Kind::expected(*data);
   Delivered few = all;
   few.elements = 0;
@@ -269,6 +294,9 @@ void guarded(benchmark::State& state) {
 
 void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
 void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
+void tokens_mix_2(benchmark::State& state) { guarded<MixedTokens<2>>(state); }
+void tokens_mix_16(benchmark::State& state) { guarded<MixedTokens<16>>(state); }
+void tokens_mix_100(benchmark::State& state) { guarded<MixedTokens<100>>(state); }
 void tokens_large(benchmark::State& state) { guarded<Tokens<std::int32_t, 2048>>(state); }
 void cifar(benchmark::State& state) { guarded<Images<256>>(state); }
 void cifar_large(benchmark::State& state) { guarded<Images<4096>>(state); }
@@ -289,6 +317,9 @@ void ways_of_small(benchmark::internal::Benchmark* row) {
   row->UseRealTime();
 }
 BENCHMARK(tokens)->Apply(ways_of_small);
+BENCHMARK(tokens_mix_2)->Apply(ways_of_small);
+BENCHMARK(tokens_mix_16)->Apply(ways_of_small);
+BENCHMARK(tokens_mix_100)->Apply(ways_of_small);
 BENCHMARK(tokens_uint16)->Apply(ways);
 BENCHMARK(tokens_large)->Apply(ways);
 BENCHMARK(cifar)->Apply(ways);

@@ -62,6 +62,16 @@ def feed_row():
                       for data, of in ratios.items()) + " times as many", link("feed.txt"))
 
 
+def python_row():
+    reached = {target["what"]: target["reached"] for target in read("python_datasets.json")["targets"]}
+    copies, transform = ([reached[what] for what in reached if what.startswith(kind) and what.endswith(peer)]
+                         for kind, peer in (("copies", "to PyTorch's loader"), ("transform", "to the best peer")))
+    return ("samples a second from a dataset in Python, read by worker processes: one that only copies, against PyTorch's "
+            "loader; one that computes, against the best of six others",
+            f"{min(copies):.1f} to {max(copies):.1f}; {min(transform):.2f} to {max(transform):.2f} times as many",
+            link("python_datasets.txt"))
+
+
 def csp_row():
     rows = [row for row in read("csp_go127.json")["results"] if row["metric"] == "ns" and "go" in row["median"]]
     problems = {row["problem"] for row in rows}
@@ -81,7 +91,7 @@ def comm_row():
 
 
 def table():
-    rows = (overlap_row(), gpu_row(), feed_row(), csp_row(), comm_row())
+    rows = (overlap_row(), gpu_row(), feed_row(), python_row(), csp_row(), comm_row())
     return "| what | figure | file |\n|---|---|---|\n" + "".join(
         f"| {what} | {figure} | {file} |\n" for what, figure, file in rows)
 

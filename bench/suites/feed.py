@@ -27,20 +27,21 @@ HERE = PEERS / "feed"
 class Row:
     """Of samples per second. `ratio`: ours to that of the best variant of any peer in the problem
     `against`; None: nothing is asked for. `like`: of the variants that match it alone, and `likeness`
-    says what they do. `few`: of the variants, only those that --quick tries. `alone`: of each peer,
+    says what they do. `own`: of Leat's, not the peers'. `few`: of the variants, only those that --quick tries. `alone`: of each peer,
     only the fastest runs in all rounds."""
 
     def __init__(self, problem, ratio=None, against=None, like=".*", likeness="", quick=True,
-                 few=False, alone=False):
+                 few=False, alone=False, own=False):
         self.problem, self.ratio, self.against = problem, ratio, against or problem
         self.like, self.likeness = re.compile(like), likeness
-        self.quick, self.few, self.alone = quick, few, alone
+        self.quick, self.few, self.alone, self.own = quick, few, alone, own
 
 
 # What resizes with all of the source's pixels.
 ANTIALIASED = {"like": r"(pillow|pillow_simd|torchvision|opencv_area)/.*", "likeness": "antialiased"}
 ROWS = [
     Row("tokens", 3),
+    *(Row(f"tokens_mix_{parts}", .9, against="tokens", own=True) for parts in (2, 16, 100)),
     Row("tokens_uint16", quick=False, few=True),
     Row("cifar", 3),
     Row("jpeg", 1, **ANTIALIASED),
@@ -53,7 +54,7 @@ ROWS = [
 VARIANTS = {f"workers_{workers}/" + (f"fiber_{fiber}" if fiber else "thread"):
             f"workers:{workers}/fiber:{fiber}/ahead:4" for workers in (1, 2) for fiber in (0, 1, 2)}
 # Of the problems with small batches: further ahead.
-SMALL = ("tokens",)
+SMALL = ("tokens", "tokens_mix_2", "tokens_mix_16", "tokens_mix_100")
 AHEAD = {f"{name}/ahead_16": arguments.replace("ahead:4", "ahead:16") for name, arguments in VARIANTS.items()}
 
 # Of one program each: the benchmark, the counter, and the most microseconds that it may be.
@@ -256,6 +257,13 @@ def to_peers(row, values, what, counts, judged):
                   judged and (who is not None or ours is None), note)
 
 
+def to_own(row, values):
+    """To Leat's own of another problem."""
+    (ours, how), (other, of) = (best_of(values.get(problem, {}), "leat") for problem in (row.problem, row.against))
+    return Target(f"{row.problem}, to leat's {row.against}", row.ratio, ratio(ours, other), True, "x", other is not None,
+                  f"{how} against {of}" if ours and other else f"leat has no such benchmark, it failed, or {row.against} did not run")
+
+
 def print_rates(values, problems, out, more=lambda problem: ()):
     """A table for each problem: the variants of each program, the best first."""
     notes = Notes()
@@ -327,6 +335,9 @@ class Suite(Base):
         for row in ROWS:
             if row.problem not in values or row.ratio is None or all(
                     name.split(" ")[0] in ("leat", "base") for name in values[row.problem]) and "base" in facts:
+                continue
+            if row.own:
+                found.append(to_own(row, values))
                 continue
             best = f"the best peer's {row.against}"
             found.append(to_peers(row, values, best + (f", {row.likeness}" if row.likeness else ""),

@@ -8,6 +8,12 @@
 namespace leat::feeder {
 
 std::size_t packed_field(const Dataset& dataset) {
+  if (dataset.varies_by_epoch()) {
+    throw std::invalid_argument(
+        "leat: dataset \"" + std::string(dataset.name()) +
+        "\" cannot be packed: its epochs have different numbers of elements; pack a Concat, with a "
+        "part several times in place of a weight, or mix windows of a fixed length (TokenShards)");
+  }
   const std::span<const Field> fields = dataset.fields();
   const auto first = std::ranges::find_if(fields, &Field::variable_length);
   if (first == fields.end()) {

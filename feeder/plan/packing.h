@@ -36,7 +36,7 @@ struct Piece {
 };
 
 /// Returns the field that determines a sample's length: the first field of variable length. Throws
-/// std::invalid_argument if there is none.
+/// std::invalid_argument if there is none, and for a dataset that varies by epoch.
 [[nodiscard]] std::size_t packed_field(const Dataset& dataset);
 /// Returns the length of a sample. Throws leat::Error if the dataset does not know the length, or
 /// if the length exceeds the declared one.

@@ -21,7 +21,6 @@
 #include <cstddef>
 
 #include "leat/csp/base/assert.h"
-#include "leat/csp/base/random.h"
 
 namespace leat::feeder {
 namespace {
@@ -30,12 +29,6 @@ namespace {
 // orders of 2 to 8 samples equally frequent; 10 still show a bias for 4 and 5 samples. Above, 7
 // rounds show none between neighbours, nor between samples and their positions.
 constexpr unsigned rounds(unsigned half_bits) noexcept { return half_bits < 4 ? 16 : 8; }
-
-// Returns the key of (seed, epoch). Without the outer mix, the keys of successive epochs would be
-// successive counters, and the round keys of one epoch would be those of the next, shifted by one.
-constexpr std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) noexcept {
-  return mix(mix(seed + kRandomStep) + epoch + kRandomStep);
-}
 
 // One pass of the network: a bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32. Takes
 // several numbers at a time, so that the processor overlaps their rounds.
@@ -127,6 +120,10 @@ void Sampler::at(std::uint64_t epoch, std::uint64_t first,
       start(i);
     }
   }
+}
+
+Sampler sampler_of(const Dataset& dataset, Order order, std::uint64_t seed) noexcept {
+  return {dataset.size(), dataset.is_ordered() ? Order::kSequential : order, seed};
 }
 
 }  // namespace leat::feeder

@@ -11,9 +11,18 @@
 #include <cstdint>
 #include <span>
 
+#include "leat/csp/base/random.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/order.h"
 
 namespace leat::feeder {
+
+/// Returns the key of (seed, number): of an epoch's order, of a part's seed. Without the outer mix,
+/// the keys of successive numbers would be successive counters, and the round keys of one epoch
+/// would be those of the next, shifted by one.
+[[nodiscard]] constexpr std::uint64_t key_of(std::uint64_t seed, std::uint64_t number) noexcept {
+  return mix(mix(seed + kRandomStep) + number + kRandomStep);
+}
 
 /// The order of `size` samples. A value: copy freely. Thread-safe.
 class Sampler {
@@ -36,5 +45,8 @@ class Sampler {
   unsigned half_bits_;  // the network's domain has 2^(2 * half_bits_) numbers
   std::uint64_t seed_;
 };
+
+/// Returns the order of a dataset's samples: by number, if the numbers are an order already.
+[[nodiscard]] Sampler sampler_of(const Dataset& dataset, Order order, std::uint64_t seed) noexcept;
 
 }  // namespace leat::feeder

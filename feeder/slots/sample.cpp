@@ -71,11 +71,12 @@ void Scratch::reset() noexcept {
 }
 
 Sample::Sample(std::span<const Field> fields, std::span<const std::span<std::byte>> rooms,
-               std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch,
-               std::uint64_t* past_cache)
+               std::span<std::size_t> lengths, std::uint64_t seed, std::uint64_t epoch,
+               Random random, Scratch& scratch, std::uint64_t* past_cache)
     : fields_(fields),
       rooms_(rooms),
       lengths_(lengths),
+      seed_(seed),
       epoch_(epoch),
       random_(random),
       scratch_(scratch),
@@ -144,7 +145,7 @@ SampleBuffer::SampleBuffer(std::span<const Field> fields, std::uint64_t seed, st
             }
             return rooms_;
           }(),
-          lengths_, epoch, Random(seed, epoch, sample), scratch_) {}
+          lengths_, seed, epoch, Random(seed, epoch, sample), scratch_) {}
 
 std::span<const std::byte> SampleBuffer::bytes(std::size_t field) const {
   const std::span<const std::byte> room = sample_.bytes(field);

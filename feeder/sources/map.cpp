@@ -83,7 +83,7 @@ void Map::read_and_transform(std::uint64_t index, Sample& out) const {
       scratch_for<std::span<std::byte>>(out, fields.size());
   const std::span<std::size_t> lengths = scratch_for<std::size_t>(out, fields.size());
   for (std::size_t f = 0; f < fields.size(); ++f) rooms[f] = out.scratch(fields[f].bytes());
-  Sample in(fields, rooms, lengths, out.epoch(), out.random(), out.scratch_);
+  Sample in(fields, rooms, lengths, out.seed(), out.epoch(), out.random(), out.scratch_);
   from_.read(index, in);
   out.random_ = in.random();  // so that no random number is used twice
   transforming(from_, index, [&] { transform_(SampleView(in), out); });

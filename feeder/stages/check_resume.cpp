@@ -21,13 +21,14 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
   if (before.dataset != 0 && head.dataset != 0 && before.dataset != head.dataset) {
     if (dataset.as_batch_source() != nullptr) {
       throw Error("leat: the state to resume from is of a run on another dataset than this \"" +
-                  std::string(dataset.name()) + "\": give the same dataset as then");
+                  std::string(dataset.name()) +
+                  "\": give the same dataset as then, or accept this one (accept_dataset=True)");
     }
     throw Error("leat: the state to resume from is of a run on other files than those of " +
                 std::string(dataset.name()) +
-                ": their names (without folders) or sizes differ; give the same files, or, if they "
-                "hold the same samples in the same order, set State::dataset to 0 "
-                "(feeder/state.h)");
+                ": their names (without folders) or sizes differ, or how it is composed; give the "
+                "same files, or, if they hold the same samples in the same order, set "
+                "State::dataset to 0 (feeder/state.h; in Python, accept_dataset=True)");
   }
   require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
   require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
@@ -35,7 +36,7 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
   require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
   require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
           "last_batch");
-  const Sampler sampler(head.samples, head.order, head.seed);
+  const Sampler sampler = sampler_of(dataset, head.order, head.seed);
   for (const EpochReleases& one : before.epochs) {
     if (!one.carry.has_value() || is_place(dataset, sampler, one.epoch, *one.carry)) continue;
     throw Error("leat: the state to resume from is of other data: in epoch " +

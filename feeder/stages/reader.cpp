@@ -191,7 +191,7 @@ void Reader::read(PinnedSlot& slot, std::uint64_t sample, std::uint64_t* past_ca
   if (stop_.stop_requested()) throw Cancelled{};
   ++slot.attempted;
   reading_.sample(sample);
-  Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
+  Sample out(dataset_.fields(), rooms_, lengths_, options_.seed, slot.batch.epoch,
              Random(options_.seed, slot.batch.epoch, sample), scratch_, past_cache);
   source_->read(sample, out);
   check_bools();
@@ -313,6 +313,8 @@ void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
     failure.sample.error = e.what();
   } catch (...) {  // not a std::exception: no text
   }
+  const std::string origin = dataset_.origin(sample, options_.seed, slot.batch.epoch);
+  if (!origin.empty()) failure.sample.error.insert(0, origin + ": ");
   if (!failures_.has_budget(failure.sample.stage)) failures_.fail(failure);
   slot.failures.push_back(std::move(failure));
 }

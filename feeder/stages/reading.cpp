@@ -7,7 +7,8 @@
 
 namespace leat::feeder {
 
-std::string Reading::text(std::optional<TimePoint> at) const {
+std::string Reading::text(std::optional<TimePoint> at, const Dataset& dataset,
+                          std::uint64_t seed) const {
   constexpr int kTries = 1000;  // only a writer that was preempted between two stores takes so long
   for (int i = 0; i < kTries; ++i) {
     const std::uint64_t version = version_.load(std::memory_order_acquire);
@@ -24,8 +25,10 @@ std::string Reading::text(std::optional<TimePoint> at) const {
     if (at.has_value()) {
       text += " for " + time_text(std::chrono::duration<double>(*at - since).count());
     }
-    if (sample != kNone) text += ", now sample " + std::to_string(sample);
-    return text;
+    if (sample == kNone) return text;
+    const std::string origin = dataset.origin(sample, seed, epoch);
+    return text + ", now sample " + std::to_string(sample) +
+           (origin.empty() ? "" : " (" + origin + ")");
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "leat/csp/clock.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/slots/slots.h"
 
 namespace leat::feeder {
@@ -31,9 +32,11 @@ class alignas(64) Reading {
   /// The reader has read the batch.
   void end() noexcept { epoch_.store(kNone, std::memory_order_relaxed); }
 
-  /// "reads batch 12 of epoch 1 for 3.20 s, now sample 789"; without the time if `at`, the time of
-  /// the call on the reader's clock, is not known. Empty if the reader reads nothing.
-  [[nodiscard]] std::string text(std::optional<TimePoint> at) const;
+  /// "reads batch 12 of epoch 1 for 3.20 s, now sample 789", and where `dataset` takes that sample
+  /// from; without the time if `at`, the time of the call on the reader's clock, is not known.
+  /// Empty if the reader reads nothing.
+  [[nodiscard]] std::string text(std::optional<TimePoint> at, const Dataset& dataset,
+                                 std::uint64_t seed) const;
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // no epoch, no sample

@@ -65,7 +65,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       source_(dataset.as_batch_source()),
       first_pass_(SourceReader::new_passes()),
       options_(options),
-      sampler_(dataset.size(), options.order, options.seed),
+      sampler_(sampler_of(dataset, options.order, options.seed)),
       plan_(plan),
       log_(log),
       batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_, requests, first_pass_),
@@ -112,7 +112,7 @@ std::string Stages::text_of(const std::vector<FiberReport>& fibers) const {
   const std::optional<TimePoint> at =
       rings_[0]->is_own_time() ? std::optional(now()) : std::nullopt;
   std::vector<std::string> reads;
-  for (const Reading& one : readings_) reads.push_back(one.text(at));
+  for (const Reading& one : readings_) reads.push_back(one.text(at, dataset_, options_.seed));
   std::string text;
   for (const FiberReport& fiber : fibers) {
     std::string state = fiber.state;

@@ -24,7 +24,7 @@ from leat.prefetcher import _device, _text_of
 from leat.readers.draws import Batches, Draws, is_unchanged, restore, saved
 from leat.readers.options import FillOptions
 from leat.readers.processes import CallerReader, ReaderProcesses, ReaderThreads
-from leat.readers.source import requests_of
+from leat.readers.source import is_ordered, requests_of
 from leat.readers.structure import unpack
 
 if TYPE_CHECKING:
@@ -430,6 +430,7 @@ class DataLoader:
                 bound=self._is_iterable,
                 requests=requests_of(held.readers, self._is_iterable),
                 sockets=held.readers.descriptors,
+                ordered=is_ordered(self.dataset),
             )
             timeout = float(self.timeout) if self.timeout else None
             held.feed = _core.Prefetcher(
@@ -494,11 +495,12 @@ class DataLoader:
             state["workers"] = max(1, self.num_workers)
         return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *, accept_dataset: bool = False) -> None:
         """Resumes from ``state_dict``, with the next ``iter()``.
 
         In Leat's own order, workers and ranks may differ in number from the saved run's. Raises ValueError at
         once for the state of another run; where a sampler gives another order, with the next ``iter()``.
+        ``accept_dataset``: a dataset of another class will do.
         """
         text = _text_of(state_dict)
         position = state_dict.get("sampler")
@@ -518,7 +520,7 @@ class DataLoader:
             run.supersede("a state was loaded", counts=False)
         self._adopt_last_batch(text)
         feed = self._open()
-        feed.load(text)
+        feed.load(text, options.flag("accept_dataset", accept_dataset))
         if position is not None:  # now: what the program tells the sampler after this holds
             restore(self._source, position["begin"])
         epoch = state_dict.get("epoch") if self._kind != "planned" else None

@@ -212,13 +212,14 @@ class Prefetcher(_core.Prefetcher):
         """
         return {"leat": _VERSION, "state": self.state(bool(in_hand))}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *, accept_dataset: bool = False) -> None:
         """Resumes from ``state_dict``, with the next loop that begins.
 
         Workers, slots and ranks may differ in number from the saved run's. Raises ValueError at once
-        for the state of another run: other data, batch size, order or seed.
+        for the state of another run: other data, batch size, order or seed. ``accept_dataset``: other data
+        will do, if it has as many samples: files that were renamed, a mixture with one more stage.
         """
-        self.load(_text_of(state_dict))
+        self.load(_text_of(state_dict), options.flag("accept_dataset", accept_dataset))
 
     def epoch(self, number: int) -> _core.Epoch:
         """Returns the batches of epoch ``number``, for a loop or a ``with`` block, which begins it."""

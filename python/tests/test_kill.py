@@ -10,8 +10,9 @@ import time
 import pytest
 
 import leat
+from killed_run import EPOCHS, MIXED
 
-SAMPLES = {"Prefetcher": 30 * 200 + 7, "DataLoader": 30 * 200}  # ranks of a DataLoader fill up the last batch
+SAMPLES = {"Prefetcher": 30 * 200 + 7, "DataLoader": 30 * 200, "Mixture": MIXED * EPOCHS}  # ranks of a DataLoader fill up the last batch
 PROGRAM = pathlib.Path(__file__).with_name("killed_run.py")
 
 

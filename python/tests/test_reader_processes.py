@@ -414,8 +414,8 @@ class TestEnds:
         for feed in feeds:
             with pytest.raises((EOFError, ConnectionResetError)):
                 feed.answer()
-        wait_until(lambda: not any(map(is_running, readers.pids)), 1)
-        wait_until(lambda: readers.ended is not None, 1)
+        wait_until(lambda: not any(map(is_running, readers.pids)), 5)
+        wait_until(lambda: readers.ended is not None, 5)
         assert readers.ended == (-1 if which == "server" else signal.SIGKILL)
         assert FakeFeed(start(fakes.doubled)).batch([2]) == [4]  # by another server
 
@@ -425,7 +425,7 @@ class TestEnds:
         pids = readers.pids
         begin = time.monotonic()
         readers.close(grace=0.2)
-        assert 0.2 <= time.monotonic() - begin < 1
+        assert 0.2 <= time.monotonic() - begin < 4
         assert not any(map(is_running, pids))
 
     def test_close_kills_what_loads(self, start: Make, tmp_path: pathlib.Path) -> None:
@@ -451,8 +451,8 @@ class TestEnds:
         try:
             begin = time.monotonic()
             readers.close()
-            assert time.monotonic() - begin < 1.5
-            wait_until(lambda: not any(map(is_running, [loader, *workers])), 1)
+            assert time.monotonic() - begin < 4
+            wait_until(lambda: not any(map(is_running, [loader, *workers])), 5)
         finally:
             os.kill(server(), signal.SIGCONT)
         assert FakeFeed(start(fakes.doubled)).batch([2]) == [4]  # by the same server
@@ -464,7 +464,7 @@ class TestEnds:
             readers = start(fakes.echo)
             begin = time.monotonic()
             readers.close()
-            assert time.monotonic() - begin < 1.5
+            assert time.monotonic() - begin < 4
         finally:
             os.kill(server(), signal.SIGCONT)
 

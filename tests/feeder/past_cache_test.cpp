@@ -186,7 +186,7 @@ std::uint64_t bypassing(const Dataset& data, const std::vector<Bytes>& expected)
   std::vector<std::size_t> lengths(rooms.size());
   Scratch scratch;
   std::uint64_t bytes = 0;
-  Sample sample(data.fields(), rooms, lengths, 0, Random(0, 0, 0), scratch, &bytes);
+  Sample sample(data.fields(), rooms, lengths, 0, 0, Random(0, 0, 0), scratch, &bytes);
   data.read(1, sample);
   for (std::size_t f = 0; f < expected.size(); ++f) {
     EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(expected[f])), rooms[f])) << f;

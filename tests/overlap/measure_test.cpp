@@ -275,8 +275,8 @@ TEST(Measure, ASlotIsFilledOnceAndThenLeftAlone) {
   std::vector<std::size_t> lengths(1);
   leat::feeder::Scratch scratch;
   const auto read = [&](std::uint64_t index) {
-    leat::feeder::Sample sample(data.fields(), rooms, lengths, 0, leat::feeder::Random(0, 0, index),
-                                scratch);
+    leat::feeder::Sample sample(data.fields(), rooms, lengths, 0, 0,
+                                leat::feeder::Random(0, 0, index), scratch);
     data.read(index, sample);
     std::uint64_t number = 0;
     std::memcpy(&number, slot.data(), sizeof number);

@@ -56,7 +56,7 @@ std::vector<std::uint64_t> NumbersView::samples() const {
 std::vector<std::uint64_t> expected_samples(const feeder::Dataset& data,
                                             const feeder::PrefetcherOptions& options,
                                             std::uint64_t epoch, std::uint64_t batch) {
-  const feeder::Sampler sampler(data.size(), options.order, options.seed);
+  const feeder::Sampler sampler = feeder::sampler_of(data, options.order, options.seed);
   const std::uint64_t first = batch * options.batch_size;
   const std::uint64_t end = std::min<std::uint64_t>(first + options.batch_size, data.size());
   std::vector<std::uint64_t> samples;

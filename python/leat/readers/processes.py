@@ -183,10 +183,11 @@ class ReaderProcesses:
 
     def _is_stopped(self) -> bool:
         """Whether nobody will tell that the workers have ended. Kills their parent, and so them, if it is stopped."""
-        state = _state_of(self._loader)
-        if state == "T":
+        server = _server_pid()
+        state, parent = _state_of(self._loader)
+        if state == "T" and parent == server:  # it is the loader: the server has not reaped it
             os.kill(self._loader, signal.SIGKILL)
-        return _state_of(_server_pid()) == "T" and (state == "Z" or not self._loader)
+        return _state_of(server)[0] == "T" and (state == "Z" or not self._loader)
 
     def _ask(self, grace: float) -> None:
         assert self._control is not None
@@ -222,17 +223,18 @@ def _path() -> list[str]:
     return [entry for entry in sys.path if isinstance(entry, str)]
 
 
-def _state_of(pid: int) -> str:
-    """The letter that /proc has for it: T where it is stopped, Z where it has ended. Empty: it is not there."""
+def _state_of(pid: int) -> tuple[str, int]:
+    """The letter that /proc has for it (T where it is stopped, Z where it has ended; empty: it is not there); its parent."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
+            state, parent = file.read().rpartition(")")[2].split()[:2]
+            return state, int(parent)
     except OSError:
-        return ""
+        return "", 0
 
 
 def _told(pid: int) -> str:
-    return f"{pid} (stopped)" if _state_of(pid) == "T" else str(pid)
+    return f"{pid} (stopped)" if _state_of(pid)[0] == "T" else str(pid)
 
 
 def _how(status: int) -> str:

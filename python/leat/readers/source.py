@@ -9,7 +9,7 @@ from leat import _core
 from leat.readers.options import FillOptions
 from leat.readers.processes import CallerReader, ReaderProcesses, ReaderThreads
 
-__all__ = ["READERS", "Mapped", "Opened", "Readers", "kind_of", "open_readers"]
+__all__ = ["READERS", "Mapped", "Opened", "Readers", "is_ordered", "kind_of", "open_readers"]
 
 #: Who runs the Python code of a dataset.
 Readers = Literal["processes", "threads", "caller"]
@@ -52,10 +52,23 @@ def source_of(dataset: Any, opened: Opened, size: int, bound: bool) -> _core.Rea
     """What a feed reads by those readers."""
     digest = getattr(dataset, "digest", 0)
     number = digest if isinstance(digest, int) and 0 <= digest < 2**64 else 0
-    return _core.Readers(type(dataset).__name__, size, number, bound, requests_of(opened, bound), opened.descriptors)
+    return _core.Readers(
+        type(dataset).__name__,
+        size,
+        number,
+        bound,
+        requests_of(opened, bound),
+        opened.descriptors,
+        is_ordered(dataset),
+    )
 
 
-def requests_of(opened: Opened, bound: bool) -> int:
+def is_ordered(dataset: Any) -> bool:
+    """Whether the numbers of its samples are an order already: it maps a mixture."""
+    return getattr(dataset, "is_ordered", False) is True
+
+
+def requests_of(opened: object, bound: bool) -> int:
     """For how many batches each of those readers is asked at a time: its next one is there when one is filled."""
     return 1 if bound or isinstance(opened, CallerReader) else 2
 
@@ -69,6 +82,8 @@ class Mapped:
         self.dataset, self.function = dataset, function
         #: Of the dataset below: the function is not known to it.
         self.digest = dataset.digest
+        #: Whether the numbers are an order already, as those of a mixture are.
+        self.is_ordered = is_ordered(dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)

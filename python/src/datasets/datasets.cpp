@@ -202,7 +202,13 @@ void bind_datasets(nb::module_& module) {
       .def(
           "__getitem__",
           [](const Dataset& self, nb::handle index) {
-            return read(self, index_in(self, index), 0, 0);
+            const std::uint64_t number = index_in(self, index);
+            if (!self.varies_by_epoch()) return read(self, number, 0, 0);
+            // As the reader of a DataLoader that asks for it; outside of one, 0 and 0.
+            const nb::object run =
+                nb::module_::import_("leat.readers.rng").attr("seed_and_epoch")();
+            return read(self, number, nb::cast<std::uint64_t>(run[0]),
+                        nb::cast<std::uint64_t>(run[1]));
           },
           nb::arg("index").none(), nb::sig("def __getitem__(self, index: int) -> dict"),
           "A sample, as read() returns it.")
@@ -246,6 +252,9 @@ void bind_datasets(nb::module_& module) {
                    })
       .def_prop_ro("digest", &Dataset::digest,
                    "Tells datasets apart: a state of another dataset is refused. 0: not known.")
+      .def_prop_ro("is_ordered", &Dataset::is_ordered,
+                   "Whether its numbers are an order already, as those of a Mixture are: a "
+                   "Prefetcher takes the samples by number then.")
       .def("__repr__", &describe);
 }
 

@@ -292,9 +292,16 @@ std::string PrefetcherObject::state(bool in_hand) {
   return call->state(std::span(&receipt, 1));
 }
 
-void PrefetcherObject::load(std::string text) {
+void PrefetcherObject::load(std::string text, bool accept_dataset) {
   Feeding::Call call(*feeding_);
-  of_states([&] { call->check_resume(text); });
+  of_states([&] {
+    if (accept_dataset) {
+      feeder::State state = feeder::State::parse(text);
+      state.dataset = to_dataset(dataset_).digest();
+      text = state.text();
+    }
+    call->check_resume(text);
+  });
   note_rests(text);
   loaded_ = std::move(text);
 }

@@ -53,7 +53,7 @@ class PrefetcherObject {
   [[nodiscard]] std::string state(bool in_hand);
   /// `text` takes effect with the next loop. Throws nanobind::value_error for the state of another
   /// run.
-  void load(std::string text);
+  void load(std::string text, bool accept_dataset);
   /// Ends the feed, and waits for the reads that are under way.
   void close();
 

@@ -126,7 +126,8 @@ void bind_prefetcher(nb::module_& module) {
           "device", [](const PrefetcherObject& self) { return self.device().name(); },
           "The name of the device that has the batches.")
       .def("state", &PrefetcherObject::state, nb::arg("in_hand"), "The text in state_dict().")
-      .def("load", &PrefetcherObject::load, nb::arg("state"), "As load_state_dict(), of the text.")
+      .def("load", &PrefetcherObject::load, nb::arg("state"), nb::arg("accept_dataset") = false,
+           "As load_state_dict(), of the text.")
       .def(
           "draw",
           [](const PrefetcherObject& self, const nb::bytes& keys, std::uint32_t kind,

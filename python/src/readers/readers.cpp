@@ -19,9 +19,9 @@ void bind_readers(nb::module_& module) {
       module, "Readers", "Readers that run Python code, each behind a socket. Private.",
       nb::is_final())
       .def(nb::init<std::string, std::uint64_t, std::uint64_t, bool, std::size_t,
-                    const std::vector<int>&>(),
+                    const std::vector<int>&, bool>(),
            nb::arg("name"), nb::arg("size"), nb::arg("digest"), nb::arg("bound"),
-           nb::arg("requests"), nb::arg("sockets"))
+           nb::arg("requests"), nb::arg("sockets"), nb::arg("ordered") = false)
       .def_prop_ro("count", &SocketSource::readers);
 }
 

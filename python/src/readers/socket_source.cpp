@@ -131,8 +131,13 @@ struct SocketSource::Reader {
 };
 
 SocketSource::SocketSource(std::string name, std::uint64_t size, std::uint64_t digest, bool bound,
-                           std::size_t requests, const std::vector<int>& sockets)
-    : name_(std::move(name)), size_(size), digest_(digest), bound_(bound), requests_(requests) {
+                           std::size_t requests, const std::vector<int>& sockets, bool ordered)
+    : name_(std::move(name)),
+      size_(size),
+      digest_(digest),
+      bound_(bound),
+      ordered_(ordered),
+      requests_(requests) {
   for (const int socket : sockets) {
     auto& reader = readers_.emplace_back(std::make_unique<Reader>());
     reader->number = readers_.size() - 1;

@@ -34,15 +34,16 @@ namespace leat::python {
 class SocketSource final : public feeder::BatchSource {
  public:
   /// `sockets`, one for each reader, are non-blocking; the source has copies of them. `bound`: each
-  /// reader has batches of its own. Throws std::system_error.
+  /// reader has batches of its own. `ordered`: is_ordered(). Throws std::system_error.
   SocketSource(std::string name, std::uint64_t size, std::uint64_t digest, bool bound,
-               std::size_t requests, const std::vector<int>& sockets);
+               std::size_t requests, const std::vector<int>& sockets, bool ordered);
   ~SocketSource() override;
 
   void fill(feeder::BatchFill& batch) const override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
   [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_; }
+  [[nodiscard]] bool is_ordered() const noexcept override { return ordered_; }
   [[nodiscard]] std::size_t requests() const noexcept override { return requests_; }
   [[nodiscard]] bool is_bound() const noexcept override { return bound_; }
   [[nodiscard]] bool has_ended(std::size_t reader, std::uint64_t pass) const noexcept override;
@@ -66,6 +67,7 @@ class SocketSource final : public feeder::BatchSource {
   const std::uint64_t size_;
   const std::uint64_t digest_;
   const bool bound_;
+  const bool ordered_;
   const std::size_t requests_;
   std::vector<std::unique_ptr<Reader>> readers_;
 };

@@ -78,7 +78,7 @@ class SampleCopy : public testing::Test {
   const std::vector<std::byte> ones_ = std::vector<std::byte>(16384, std::byte{1});
   Scratch scratch_;
   std::uint64_t past_cache_ = 0;
-  Sample sample_{fields_, rooms_, lengths_, 0, Random(0, 0, 0), scratch_, &past_cache_};
+  Sample sample_{fields_, rooms_, lengths_, 0, 0, Random(0, 0, 0), scratch_, &past_cache_};
 };
 
 TEST_F(SampleCopy, WritesAtTheOffsetAndNothingElse) {

@@ -156,7 +156,7 @@ TEST(ReadersChecked, AWriteIntoTheSlotUntilItIsCopiedIsFound) {
       std::vector<std::size_t> lengths(1);
       for (std::size_t row = 0; row < 2; ++row) {
         const std::span<std::byte> room = std::as_writable_bytes(numbers.subspan(row, 1));
-        Sample out(source.fields(), {&room, 1}, lengths, 0, Random(0, 0, row), scratch);
+        Sample out(source.fields(), {&room, 1}, lengths, 0, 0, Random(0, 0, row), scratch);
         source.read(20 + row, out);
         numbers[0] = first;
       }

@@ -1,0 +1,235 @@
+// Mixture. Always true, for each part:
+//
+//  - Its visits are numbered, through all epochs: visit g is number g mod size of pass g / size.
+//    Ascending places of an epoch have ascending visits, and an epoch begins with the visit behind
+//    the last one of the epoch before. So a pass ends before the next one begins.
+//  - Visits before a stage are a sum that its later stages do not change.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "leat/feeder/compose.h"
+#include "leat/feeder/plan/apportion.h"
+#include "leat/feeder/plan/sampler.h"
+#include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/compose/lately.h"
+#include "leat/feeder/sources/compose/parts.h"
+
+namespace leat::feeder {
+namespace {
+
+// Numbers of a part's samples that are computed together, in half the time for each.
+constexpr std::size_t kTogether = 4;
+using Numbers = std::array<std::uint64_t, kTogether>;
+
+// Returns what no other mixture of this process has or had; not 0.
+std::uint64_t new_identity() noexcept {
+  static std::atomic<std::uint64_t> latest{0};
+  return latest.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::vector<const Dataset*> pointers(const std::vector<MixturePart>& parts) {
+  std::vector<const Dataset*> all;
+  for (const MixturePart& part : parts) all.push_back(&part.dataset.get());
+  return all;
+}
+
+[[noreturn]] void refuse_mixture(const std::string& why) { refuse_composition("Mixture", why); }
+
+// Returns the weights of the parts; none if they are their sizes.
+std::vector<double> weights_of(const std::vector<MixturePart>& parts, const PartList& list) {
+  std::vector<double> weights;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    if (parts[k].weight.has_value() != parts[0].weight.has_value()) {
+      const std::size_t without = parts[0].weight.has_value() ? k : 0;
+      refuse_mixture(list.name(without) +
+                     ", has no weight, and others have one; give all parts one, or "
+                     "none");
+    }
+    if (parts[k].weight.has_value()) weights.push_back(*parts[k].weight);
+  }
+  return weights;
+}
+
+// Returns how many samples of an epoch are each part's. `weights`: none if they are the sizes.
+std::vector<std::uint64_t> counts_of(const PartList& list, const std::vector<double>& weights,
+                                     std::uint64_t samples, const std::string& when) {
+  std::vector<std::uint64_t> integers;
+  std::vector<std::uint64_t> counts;
+  try {
+    if (weights.empty()) {
+      for (std::size_t k = 0; k < list.size(); ++k) integers.push_back(list[k].size());
+    } else {
+      integers = integer_weights(weights);
+    }
+    counts = apportioned(integers, samples);
+  } catch (const std::invalid_argument& e) {
+    refuse_mixture(e.what() + when + (weights.empty() ? ": all parts are empty" : ""));
+  }
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    const bool is_wanted = weights.empty() ? integers[k] > 0 : weights[k] > 0;
+    if (!is_wanted) continue;
+    const std::string what =
+        (weights.empty() ? "the size" : "weight " + std::to_string(weights[k])) + " of " +
+        list.name(k) + when;
+    if (list[k].size() == 0) refuse_mixture(what + ", is above 0, but the part has no samples");
+    if (counts[k] == 0) {
+      refuse_mixture(what + ", gives no sample in an epoch of " + std::to_string(samples) +
+                     "; raise `samples`, or leave the part out");
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+struct Mixture::Plan {
+  // What holds from one epoch on.
+  struct Stage {
+    std::uint64_t first_epoch;
+    std::vector<std::uint64_t> counts;  // by part: visits in an epoch
+    std::vector<Uint128> before;        // by part: visits in all epochs before
+    Interleaving places;
+  };
+
+  PartList parts;
+  std::uint64_t samples;
+  bool shuffle;
+  std::vector<Stage> stages = {};  // ascending; the first from epoch 0 on
+  std::uint64_t digest = 0;
+  const std::uint64_t identity = new_identity();
+
+  [[nodiscard]] const Stage& stage_of(std::uint64_t epoch) const noexcept {
+    const auto behind = std::ranges::upper_bound(stages, epoch, {}, &Stage::first_epoch);
+    return *(behind - 1);
+  }
+  // Returns the visits of part `k` before `epoch`, which is not before the stage.
+  [[nodiscard]] static Uint128 visits_before(const Stage& stage, std::uint64_t epoch,
+                                             std::size_t k) noexcept {
+    return stage.before[k] + Uint128{epoch - stage.first_epoch} * stage.counts[k];
+  }
+  [[nodiscard]] Place at(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept;
+  // The epoch that reads of the part are told.
+  [[nodiscard]] std::uint64_t epoch_of(const Place& at, std::uint64_t epoch) const noexcept {
+    return parts[at.part].varies_by_epoch() ? at.pass : epoch;
+  }
+  void add_stage(std::uint64_t first_epoch, const std::vector<double>& weights) {
+    const std::string when =
+        first_epoch == 0 ? "" : ", from epoch " + std::to_string(first_epoch) + " on";
+    std::vector<std::uint64_t> counts = counts_of(parts, weights, samples, when);
+    std::vector<Uint128> before(parts.size());
+    for (std::size_t k = 0; k < parts.size() && !stages.empty(); ++k) {
+      before[k] = visits_before(stages.back(), first_epoch, k);
+    }
+    Interleaving places(counts);
+    stages.push_back({first_epoch, std::move(counts), std::move(before), std::move(places)});
+  }
+};
+
+Mixture::Mixture(const std::vector<MixturePart>& parts, const MixtureOptions& options) {
+  PartList list(pointers(parts), "Mixture");
+  if (options.samples == std::uint64_t{0}) refuse_mixture("`samples` is 0; it is at least 1");
+  const std::uint64_t samples = options.samples.has_value() ? *options.samples : list.samples();
+  Plan plan{.parts = std::move(list), .samples = samples, .shuffle = options.shuffle};
+  const std::vector<double> weights = weights_of(parts, plan.parts);
+  if (options.stages.empty() || options.stages[0].first_epoch > 0) {
+    plan.add_stage(0, weights);
+  } else if (!weights.empty()) {
+    refuse_mixture(
+        "the parts have weights, and `stages` has some from epoch 0 on, too; leave one out");
+  }
+  for (std::size_t i = 0; i < options.stages.size(); ++i) {
+    const MixtureStage& stage = options.stages[i];
+    if (i > 0 && stage.first_epoch <= options.stages[i - 1].first_epoch) {
+      refuse_mixture("stage " + std::to_string(i) + " of `stages` begins with epoch " +
+                     std::to_string(stage.first_epoch) + ", and the one before it with epoch " +
+                     std::to_string(options.stages[i - 1].first_epoch) + "; they have to ascend");
+    }
+    if (stage.weights.size() != parts.size()) {
+      refuse_mixture("stage " + std::to_string(i) + " of `stages` has " +
+                     std::to_string(stage.weights.size()) + " weights for " +
+                     std::to_string(parts.size()) + " parts");
+    }
+    plan.add_stage(stage.first_epoch, stage.weights);
+  }
+  ComposedDigest digest("mixture");
+  digest.add(plan.shuffle ? 1 : 0).add(samples).add(parts.size()).add(plan.stages.size());
+  for (std::size_t k = 0; k < parts.size(); ++k) digest.add(plan.parts[k]);
+  for (const Plan::Stage& stage : plan.stages) {
+    digest.add(stage.first_epoch);
+    for (const std::uint64_t count : stage.counts) digest.add(count);
+  }
+  plan.digest = digest.value();
+  plan_ = std::make_unique<const Plan>(std::move(plan));
+}
+
+Mixture::~Mixture() = default;
+
+std::span<const Field> Mixture::fields() const noexcept { return plan_->parts.fields(); }
+
+std::uint64_t Mixture::size() const noexcept { return plan_->samples; }
+
+Blocking Mixture::blocking() const noexcept { return plan_->parts.blocking(); }
+
+std::uint64_t Mixture::digest() const noexcept { return plan_->digest; }
+
+Mixture::Place Mixture::at(std::uint64_t index, std::uint64_t seed,
+                           std::uint64_t epoch) const noexcept {
+  static thread_local Lately<Place, 64> places;  // as many as a reader announces
+  return places.get({plan_->identity, seed, epoch, index}, index,
+                    [&] { return plan_->at(index, seed, epoch); });
+}
+
+Mixture::Place Mixture::Plan::at(std::uint64_t index, std::uint64_t seed,
+                                 std::uint64_t epoch) const noexcept {
+  const Stage& stage = stage_of(epoch);
+  const auto [part, number] = stage.places.find(index);
+  const std::uint64_t size = parts[part].size();
+  const Uint128 visit = visits_before(stage, epoch, part) + number;
+  const bool is_narrow = visit <= std::numeric_limits<std::uint64_t>::max();
+  // A division of 128 bits takes several times as long.
+  const auto pass = is_narrow ? static_cast<std::uint64_t>(visit) / size
+                              : static_cast<std::uint64_t>(visit / size);
+  const auto in_pass = static_cast<std::uint64_t>(visit) - pass * size;
+  if (!shuffle || parts[part].is_ordered()) return {part, in_pass, pass};
+  const std::uint64_t key = key_of(seed_for(seed, "mixture"), part);
+  static thread_local Lately<Numbers, 128> lately;
+  const Numbers& few = lately.get({identity, key, pass, in_pass / kTogether}, part, [&] {
+    Numbers numbers{};
+    const std::uint64_t first = in_pass - in_pass % kTogether;
+    const std::size_t count = std::min<std::uint64_t>(kTogether, size - first);
+    Sampler(size, Order::kShuffled, key).at(pass, first, std::span(numbers).first(count));
+    return numbers;
+  });
+  return {part, few[in_pass % kTogether], pass};
+}
+
+void Mixture::read(std::uint64_t index, Sample& out) const {
+  check_index(*this, index);
+  const Place place = at(index, out.seed(), out.epoch());
+  plan_->parts.read(place.part, place.number, out, plan_->epoch_of(place, out.epoch()));
+}
+
+std::string Mixture::origin(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) const {
+  const Place place = at(index, seed, epoch);
+  return plan_->parts.origin(place.part, place.number, seed, plan_->epoch_of(place, epoch));
+}
+
+void Mixture::will_read(std::uint64_t index, std::uint64_t seed,
+                        std::uint64_t epoch) const noexcept {
+  const Place place = at(index, seed, epoch);
+  plan_->parts[place.part].will_read(place.number, seed, plan_->epoch_of(place, epoch));
+}
+
+std::uint64_t Mixture::announce(std::uint64_t index, std::uint64_t seed,
+                                std::uint64_t epoch) const noexcept {
+  const Place place = at(index, seed, epoch);
+  return plan_->parts[place.part].announce(place.number, seed, plan_->epoch_of(place, epoch));
+}
+
+}  // namespace leat::feeder
