@@ -15,7 +15,7 @@ file(
   "${PROJECT_SOURCE_DIR}/pipeline/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
-foreach(source cifar10 files fixed_records function image jpeg_options memory mnist token_shards web_dataset
+foreach(source cifar10 files fixed_records function image image_folder jpeg_options memory mnist token_shards web_dataset
         web_part
 )
   list(APPEND leat_public_headers feeder/sources/${source}.h)

@@ -37,6 +37,7 @@
 #include "leat/feeder/compose.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
+#include "leat/feeder/sources/image_folder.h"
 #include "leat/feeder/sources/jpeg.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
@@ -168,7 +169,7 @@ struct Images {
   }
 };
 
-// --- JPEG. A sample's label is its number. Of its pixels the mean is looked at, which resizing
+// --- Images. A sample's label is its number. Of its pixels the mean is looked at, which resizing
 // keeps, as far as the rounding of borders lets it.
 
 constexpr std::int64_t kSide = 224;
@@ -210,15 +211,21 @@ std::vector<double> means_of(const std::filesystem::path& folder) {
 
 enum class How : std::uint8_t { kAntialiased, kBilinear, kScaled };
 
-template <bool kLarge, How kHow>
-struct Jpegs {
-  static constexpr std::size_t kBatch = 32;
+// The names of FeedData's folders.
+constexpr char kJpeg[] = "jpeg";
+constexpr char kJpegLarge[] = "jpeg_large";
+constexpr char kJpegFolder[] = "jpeg_folder";  // the files of kJpeg
+constexpr char kPng[] = "png";
+constexpr char kWebp[] = "webp";
 
-  [[nodiscard]] static std::filesystem::path folder() {
-    return bench::FeedData::instance().images(kLarge ? "jpeg_large" : "jpeg");
-  }
+template <const char* kName, How kHow>
+struct Photos {
+  static constexpr std::size_t kBatch = 32;
+  static constexpr bool kIsFolder = kName == kJpegFolder;
+
   [[nodiscard]] static const std::vector<double>& means() {
-    static const std::vector<double> all = means_of(folder());
+    static const std::vector<double> all =
+        means_of(bench::FeedData::instance().images(kIsFolder ? kJpeg : kName));
     return all;
   }
   [[nodiscard]] static std::unique_ptr<Dataset> open() {
@@ -226,8 +233,13 @@ struct Jpegs {
                                 .width = kSide,
                                 .antialias = kHow == How::kAntialiased,
                                 .scaled_decoding = kHow == How::kScaled};
-    return std::make_unique<WebDataset>(
-        folder(), WebDatasetOptions{.parts = {jpeg_image("image", image), class_label("label")}});
+    const std::filesystem::path folder = bench::FeedData::instance().images(kName);
+    if constexpr (kIsFolder) {
+      return std::make_unique<ImageFolder>(folder, ImageFolderOptions{.image = image});
+    } else {
+      return std::make_unique<WebDataset>(
+          folder, WebDatasetOptions{.parts = {any_image("image", image), class_label("label")}});
+    }
   }
   static void look_at(Lease& batch, Look look, Delivered& seen) {
     constexpr std::size_t kBytes = std::size_t{3} * kSide * kSide;
@@ -301,11 +313,20 @@ void tokens_large(benchmark::State& state) { guarded<Tokens<std::int32_t, 2048>>
 void cifar(benchmark::State& state) { guarded<Images<256>>(state); }
 void cifar_large(benchmark::State& state) { guarded<Images<4096>>(state); }
 
-void jpeg(benchmark::State& state) { guarded<Jpegs<false, How::kAntialiased>>(state); }
-void jpeg_bilinear(benchmark::State& state) { guarded<Jpegs<false, How::kBilinear>>(state); }
-void jpeg_large(benchmark::State& state) { guarded<Jpegs<true, How::kAntialiased>>(state); }
-void jpeg_large_bilinear(benchmark::State& state) { guarded<Jpegs<true, How::kBilinear>>(state); }
-void jpeg_scaled(benchmark::State& state) { guarded<Jpegs<true, How::kScaled>>(state); }
+void jpeg(benchmark::State& state) { guarded<Photos<kJpeg, How::kAntialiased>>(state); }
+void jpeg_bilinear(benchmark::State& state) { guarded<Photos<kJpeg, How::kBilinear>>(state); }
+void jpeg_large(benchmark::State& state) { guarded<Photos<kJpegLarge, How::kAntialiased>>(state); }
+void jpeg_large_bilinear(benchmark::State& state) {
+  guarded<Photos<kJpegLarge, How::kBilinear>>(state);
+}
+void jpeg_scaled(benchmark::State& state) { guarded<Photos<kJpegLarge, How::kScaled>>(state); }
+
+// Of files that the peers' Pillow has written.
+void jpeg_folder(benchmark::State& state) {
+  guarded<Photos<kJpegFolder, How::kAntialiased>>(state);
+}
+void png(benchmark::State& state) { guarded<Photos<kPng, How::kAntialiased>>(state); }
+void webp(benchmark::State& state) { guarded<Photos<kWebp, How::kAntialiased>>(state); }
 
 void ways(benchmark::internal::Benchmark* row) {
   row->ArgNames({"workers", "fiber", "ahead"})->ArgsProduct({{1, 2}, {0, 1, 2}, {4}});
@@ -329,5 +350,8 @@ BENCHMARK(jpeg_bilinear)->Apply(ways);
 BENCHMARK(jpeg_large)->Apply(ways);
 BENCHMARK(jpeg_large_bilinear)->Apply(ways);
 BENCHMARK(jpeg_scaled)->Apply(ways);
+BENCHMARK(jpeg_folder)->Apply(ways);
+BENCHMARK(png)->Apply(ways);
+BENCHMARK(webp)->Apply(ways);
 
 }  // namespace

@@ -9,6 +9,7 @@
 //   cifar10/data_batch_1.bin .. data_batch_5.bin
 //   jpeg/*.tar                  images of 500 x 375; a sample's label is its number
 //   jpeg_large/*.tar            of 1024 x 768
+//   jpeg_folder/, png/, webp/   in a folder of LEAT_FEED_DATA alone
 #pragma once
 
 #include <unistd.h>
@@ -72,7 +73,7 @@ class FeedData {
 
   [[nodiscard]] std::filesystem::path tokens() const { return folder_ / "tokens"; }
   [[nodiscard]] std::filesystem::path cifar10() const { return folder_ / "cifar10"; }
-  /// `name`: jpeg or jpeg_large.
+  /// `name`: jpeg, jpeg_large, ...
   [[nodiscard]] std::filesystem::path images(const char* name) const { return folder_ / name; }
 
  private:

@@ -49,6 +49,9 @@ ROWS = [
     Row("jpeg_large", 1, **ANTIALIASED, quick=False, few=True),
     Row("jpeg_large_bilinear", 1, against="jpeg_large", quick=False),
     Row("jpeg_scaled", 1.5, against="jpeg_large", quick=False),
+    Row("jpeg_folder"),
+    Row("png", 1, **ANTIALIASED),
+    Row("webp", 1, **ANTIALIASED),
 ]
 # Leat's, as the peers have them in their scripts: the arguments of feed_bench.cpp.
 VARIANTS = {f"workers_{workers}/" + (f"fiber_{fiber}" if fiber else "thread"):
@@ -82,7 +85,7 @@ NOTES = [
     ("litdata", "tokens", ".*", "its order is that of 256 neighbours in a chunk, and of the chunks"),
     ("torch", "tokens", "get_batch", "nanoGPT's, in place of a loader"),
     (".*", ".*", INLINE, "in the loop's own thread: nothing is read ahead"),
-    ("spdl", "jpeg|jpeg_large", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),
+    ("spdl", "jpeg|jpeg_large|png|webp", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),
 ]
 
 # --- the contestants: variants of a program, named "program variant" ---------------------------
@@ -346,6 +349,10 @@ class Suite(Base):
                                   lambda one, row=row: row.like.fullmatch(one) and not INLINE.fullmatch(one), False))
             if row.likeness:
                 found.append(to_peers(row, values, f"{best}, {row.likeness} or not", lambda one: True, False))
+        if "jpeg_folder" in values and "jpeg" in values:
+            (files, how), (tar, beside) = (best_of(values[row], "leat") for row in ("jpeg_folder", "jpeg"))
+            found.append(Target("jpeg_folder, to the same files in tars", 0.9, ratio(files, tar), True, "x", True,
+                                f"{how} against {beside}"))
         for names in LATENCIES.values() if "base" not in facts else ():
             for name, (counter, most) in names.items():
                 of = values.get(f"host time, {name}", {}).get(counter)

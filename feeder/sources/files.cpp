@@ -241,7 +241,11 @@ std::vector<fs::path> find_files(const FilePatterns& patterns, std::string_view 
 }
 
 void FilesDigest::add(const std::filesystem::path& file, std::uint64_t bytes) {
-  const std::string text = file.filename().string() + '/' + std::to_string(bytes) + '/';
+  add_name(file.filename().native(), bytes);
+}
+
+void FilesDigest::add_name(std::string_view name, std::uint64_t number) {
+  const std::string text = std::string(name) + '/' + std::to_string(number) + '/';
   for (const char c : text) sum_ = (sum_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
 }
 

@@ -73,6 +73,8 @@ class FilesDigest {
  public:
   /// Adds a file of `bytes` bytes.
   void add(const std::filesystem::path& file, std::uint64_t bytes);
+  /// Adds a name as it is, with a number that belongs to it.
+  void add_name(std::string_view name, std::uint64_t number);
   /// Returns the digest, which is never 0.
   [[nodiscard]] std::uint64_t value() const noexcept { return sum_ == 0 ? 1 : sum_; }
 

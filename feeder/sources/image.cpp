@@ -101,11 +101,6 @@ void scale_down(ResizeAxis& axis, std::uint32_t denominator, std::uint32_t lengt
   axis.high = std::min((axis.high + denominator - 1) / denominator, most);
 }
 
-// Returns whether the resize leaves an image of `length` pixels unchanged.
-bool is_untouched(const ResizeAxis& axis, std::uint32_t length) {
-  return axis.begin == 0 && axis.end == length && axis.size == length && axis.count == length;
-}
-
 }  // namespace
 
 Field image_field(std::string name, const ImageOptions& options) {
@@ -123,7 +118,7 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
   switch (options.fit) {
     case Fit::kExact:
       if (width != out_width || height != out_height) {
-        throw JpegError("it is " + std::to_string(height) + " x " + std::to_string(width) +
+        throw ImageError("an image", "it is " + std::to_string(height) + " x " + std::to_string(width) +
                             " pixels, declared are " + std::to_string(out_height) + " x " +
                             std::to_string(out_width),
                         "declare another Fit than kExact, or resize the images beforehand");
@@ -138,7 +133,7 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
       const std::uint64_t longer =
           std::uint64_t{shorter} * std::max(width, height) / std::min(width, height);
       if (longer > std::uint64_t{1} << 20) {
-        throw JpegError("its sides, " + std::to_string(width) + " and " + std::to_string(height) +
+        throw ImageError("an image", "its sides, " + std::to_string(width) + " and " + std::to_string(height) +
                             ", are too different to make the shorter one " +
                             std::to_string(shorter),
                         "leave the image out");
@@ -173,8 +168,7 @@ void read_image(std::span<const std::byte> bytes, const ImageOptions& options, J
     scale_down(resize.y, denominator, header.height);
   }
   const std::span<std::uint8_t> room = out.as<std::uint8_t>(field);
-  if (denominator == 1 && is_untouched(resize.x, header.width) &&
-      is_untouched(resize.y, header.height) && !resize.mirrored && !resize.planar) {
+  if (denominator == 1 && is_unchanged(resize, header.width, header.height)) {
     decoder.start({0, 0, header.width, header.height});
     decoder.read(room, header.height);
     return;

@@ -1,6 +1,7 @@
-// From the bytes of a JPEG image to a tensor of a fixed size: decode, crop, resize, mirror.
+// From the bytes of an image to a tensor of a fixed size: decode, crop, resize, mirror.
 //
-// One pass over the pixels that are needed; the whole image is never in memory. With the same
+// JPEG, PNG and WebP are told by the first bytes. One pass over the pixels that are needed; of
+// JPEG, and of PNG that is not interlaced, the whole image is never in memory. With the same
 // libjpeg and the same box of a random crop, the results are bit-identical to those of Pillow 13.0,
 // and of torchvision 0.29's transforms with Pillow 13.0. Pillow up to 12.3 rounds some values of a
 // resize differently (resize.h).
@@ -41,10 +42,10 @@ struct ImageOptions {
   /// source pixels next to its centre, as OpenCV's INTER_LINEAR does. That is faster, but fine
   /// structures alias.
   bool antialias = true;
-  /// Decodes at 1/2, 1/4 or 1/8 of the size if the image becomes at least 2, 4 or 8 times smaller.
-  /// Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on average and 13 at
-  /// most; without antialiasing by 8.5 on average and 80 at most, because the decoder averages
-  /// pixels that such a resize skips (tests/feeder/sources/image_test.cpp).
+  /// JPEG alone: decodes at 1/2, 1/4 or 1/8 of the size if the image becomes at least 2, 4 or 8
+  /// times smaller. Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on
+  /// average and 13 at most; without antialiasing by 8.5 on average and 80 at most, because the
+  /// decoder averages pixels that such a resize skips (tests/feeder/sources/image_test.cpp).
   bool scaled_decoding = false;
   JpegOptions jpeg;
 };

@@ -11,10 +11,10 @@
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it and does not include it
 #include <stdexcept>
-#include <string_view>
 #include <vector>
 
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/images/formats.h"
 
 // After <cstdio>.
 #include <jerror.h>
@@ -38,24 +38,6 @@ constexpr std::uint32_t kRowsAtOnce = 16;
 constexpr const char* kConvert =
     "convert it to a baseline or progressive JPEG image of 8 bits, or leave it out "
     "(PrefetcherOptions::read_failures)";
-
-// Returns what else the file is, by its first bytes; null: none of these.
-const char* other_format(std::span<const std::byte> bytes) {
-  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
-                               std::min<std::size_t>(bytes.size(), 12));
-  const std::string_view tail = start.size() > 4 ? start.substr(4) : std::string_view();
-  if (start.starts_with("\x89PNG")) return "a PNG image";
-  if (start.starts_with("GIF8")) return "a GIF image";
-  if (start.starts_with("RIFF") && tail.ends_with("WEBP")) return "a WebP image";
-  if (start.starts_with("II*") || start.starts_with(std::string_view("MM\0*", 4)))
-    return "a TIFF image";
-  if (start.starts_with("BM") && start.size() == 12) return "a BMP image";
-  if (tail.starts_with("ftypavif")) return "an AVIF image";
-  if (tail.starts_with("ftypheic")) return "a HEIC image";
-  if (tail.starts_with("JXL ") || start.starts_with("\xff\x0a")) return "a JPEG XL image";
-  if (tail.starts_with("jP  ")) return "a JPEG 2000 image";
-  return nullptr;
-}
 
 // Multiplies two bytes as fractions of 255, rounded as Pillow does.
 std::uint8_t multiply(unsigned a, unsigned b) {
@@ -85,11 +67,6 @@ bool may_crop_scaled(const jpeg_decompress_struct& info) {
 }
 
 }  // namespace
-
-JpegError::JpegError(const std::string& problem, const std::string& advice)
-    : Error("leat: cannot read a JPEG image: " + problem + "; " + advice),
-      problem_(problem),
-      advice_(advice) {}
 
 struct JpegDecoder::State {
   explicit State(const JpegOptions& wanted) : options(wanted) {
@@ -193,8 +170,8 @@ unsigned JpegDecoder::warnings() const noexcept { return state_->warnings; }
 JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   State& s = *state_;
   jpeg_abort_decompress(&s.info);
-  if (const char* const other = other_format(bytes)) {
-    throw JpegError(std::string("it is ") + other, kConvert);
+  if (const KnownImage found = known_image(bytes); found.format != ImageFormat::kJpeg) {
+    throw JpegError(std::string("it is ") + found.name, kConvert);
   }
   s.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
   s.source.bytes_in_buffer = s.size = bytes.size();

@@ -27,22 +27,16 @@
 #include <span>
 #include <string>
 
-#include "leat/csp/error.h"
+#include "leat/feeder/sources/images/image_error.h"
 #include "leat/feeder/sources/jpeg_options.h"
 
 namespace leat::feeder {
 
-/// Thrown for an image that is not a JPEG image, is damaged or cut off, or is not as declared.
-/// what() names no file: a caller that knows it combines its name with problem() and advice().
-class JpegError : public Error {
+/// Thrown for an image that is not a JPEG image, is damaged or cut off.
+class JpegError : public ImageError {
  public:
-  JpegError(const std::string& problem, const std::string& advice);
-  [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
-  [[nodiscard]] const std::string& advice() const noexcept { return advice_; }
-
- private:
-  std::string problem_;
-  std::string advice_;
+  JpegError(const std::string& problem, const std::string& advice)
+      : ImageError("a JPEG image", problem, advice) {}
 };
 
 /// The header of an image.

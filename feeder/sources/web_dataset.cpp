@@ -10,7 +10,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
-#include "leat/feeder/sources/jpeg.h"
+#include "leat/feeder/sources/images/image_error.h"
 #include "leat/feeder/sources/open_files.h"
 #include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/shard_index.h"
@@ -216,9 +216,8 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
   switch (how.kind) {
     case WebPart::kImage:
       try {
-        JpegDecoder decoder(how.image.jpeg);
-        read_image(data, how.image, decoder, out, part);
-      } catch (const JpegError& error) {
+        read_image(data, how.image, out, part);
+      } catch (const ImageError& error) {
         fail(place, error.problem(), error.advice());
       }
       return;

@@ -5,9 +5,14 @@
 
 namespace leat::feeder {
 
+WebPart any_image(std::string name, const ImageOptions& options,
+                  std::vector<std::string> extensions) {
+  return {image_field(std::move(name), options), std::move(extensions), WebPart::kImage, options};
+}
+
 WebPart jpeg_image(std::string name, const ImageOptions& options,
                    std::vector<std::string> extensions) {
-  return {image_field(std::move(name), options), std::move(extensions), WebPart::kImage, options};
+  return any_image(std::move(name), options, std::move(extensions));
 }
 
 WebPart class_label(std::string name, std::vector<std::string> extensions) {

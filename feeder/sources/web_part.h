@@ -12,7 +12,8 @@ namespace leat::feeder {
 
 /// A part of every sample: one file, and the tensor that it becomes. A value.
 struct WebPart {
-  /// How the file is read: as a JPEG image, as an integer in ASCII, or as bytes.
+  /// How the file is read: as an image of any format that is read, as an integer in ASCII, or as
+  /// bytes.
   enum Kind : std::uint8_t { kImage, kLabel, kBytes };
 
   Field field;
@@ -21,7 +22,12 @@ struct WebPart {
   ImageOptions image = {};  ///< of kImage
 };
 
-/// A JPEG image as the tensor image_field(name, options). Throws as image_field() does.
+/// An image as the tensor image_field(name, options): JPEG, PNG or WebP by its first bytes,
+/// whatever its name says. Throws as image_field() does.
+[[nodiscard]] WebPart any_image(std::string name, const ImageOptions& options = {},
+                                std::vector<std::string> extensions = {"jpg", "jpeg", "png",
+                                                                       "webp"});
+/// The same, of files that are called .jpg or .jpeg. For samples with several images.
 [[nodiscard]] WebPart jpeg_image(std::string name, const ImageOptions& options = {},
                                  std::vector<std::string> extensions = {"jpg", "jpeg"});
 /// An integer in ASCII digits, with or without white space around it, as an int64 scalar.

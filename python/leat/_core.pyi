@@ -334,6 +334,23 @@ class WebPart:
     @property
     def kind(self) -> Literal["image", "label", "bytes"]: ...
 
+def any_image(
+    name: str,
+    *,
+    height: int = 224,
+    width: int = 224,
+    fit: Literal["stretch", "center_crop", "random_resized_crop", "exact"] = "stretch",
+    shorter_side: int = 256,
+    scale: Sequence[float] = (0.08, 1.0),
+    ratio: Sequence[float] = (0.75, 1.3333333333333333),
+    mirror: float = 0.0,
+    planar: bool = False,
+    antialias: bool = True,
+    scaled_decoding: bool = False,
+    max_pixels: int = 134217728,
+    accept_corrupt: bool = False,
+    extensions: str | Sequence[str] = ("jpg", "jpeg", "png", "webp"),
+) -> WebPart: ...
 def jpeg_image(
     name: str,
     *,
@@ -371,6 +388,62 @@ class WebDataset(Dataset):
     def skipped(self) -> int: ...
     @property
     def left_out(self) -> dict[str, int]: ...
+
+# images.cpp
+
+@disjoint_base
+class ImageFiles(Dataset):
+    def path(self, index: int) -> str: ...
+    def label(self, index: int) -> int: ...
+
+@final
+class ImageFolder(ImageFiles):
+    def __init__(
+        self,
+        root: _Path,
+        *,
+        height: int = 224,
+        width: int = 224,
+        fit: Literal["stretch", "center_crop", "random_resized_crop", "exact"] = "stretch",
+        shorter_side: int = 256,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (0.75, 1.3333333333333333),
+        mirror: float = 0.0,
+        planar: bool = False,
+        antialias: bool = True,
+        scaled_decoding: bool = False,
+        max_pixels: int = 134217728,
+        accept_corrupt: bool = False,
+        extensions: str | Sequence[str] = (),
+        allow_empty: bool = False,
+        name: str = "image folder",
+    ) -> None: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def class_to_idx(self) -> dict[str, int]: ...
+
+@final
+class Files(ImageFiles):
+    def __init__(
+        self,
+        paths: _Files,
+        labels: Sequence[int] | NDArray[Any] | None = None,
+        *,
+        height: int = 224,
+        width: int = 224,
+        fit: Literal["stretch", "center_crop", "random_resized_crop", "exact"] = "stretch",
+        shorter_side: int = 256,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (0.75, 1.3333333333333333),
+        mirror: float = 0.0,
+        planar: bool = False,
+        antialias: bool = True,
+        scaled_decoding: bool = False,
+        max_pixels: int = 134217728,
+        accept_corrupt: bool = False,
+        name: str = "image files",
+    ) -> None: ...
 
 # stats.cpp
 

@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   leat::python::bind_datasets(module);
   leat::python::bind_sources(module);
   leat::python::bind_web_dataset(module);
+  leat::python::bind_images(module);
   leat::python::bind_arrays(module);
   leat::python::bind_compose(module);
   leat::python::bind_readers(module);

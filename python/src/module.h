@@ -21,6 +21,8 @@ void bind_sources(nanobind::module_& module);
 void bind_web_dataset(nanobind::module_& module);
 /// Datasets of datasets. After bind_datasets.
 void bind_compose(nanobind::module_& module);
+/// ImageFolder and Files. After bind_datasets.
+void bind_images(nanobind::module_& module);
 /// Readers. After bind_datasets.
 void bind_readers(nanobind::module_& module);
 /// Stats, FailedSample, Trace.

@@ -421,7 +421,7 @@ def test_wrong_arguments_of_other_datasets_are_named_too(mnist: pathlib.Path) ->
         leat.Mnist(mnist, "test", 1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="fields has to be a sequence of leat.Field, not 3"):
         leat.FixedRecords(mnist, fields=[wrong])
-    with pytest.raises(TypeError, match="shape has to be a tuple of ints"):
+    with pytest.raises(TypeError, match="shape has to be a sequence of ints"):
         leat.Field("x", "int8", wrong)
     with pytest.raises(ValueError, match="null byte"):
         leat.Mnist("a\0b")

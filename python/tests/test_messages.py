@@ -25,6 +25,7 @@ KEPT = tempfile.TemporaryDirectory()
 FOLDER = pathlib.Path(KEPT.name)
 write_web(FOLDER / "a.tar", range(2))
 WEB = leat.WebDataset(FOLDER / "*.tar")
+FILES = leat.Files(["x", "y"])
 FIELD = leat.Field("x", "uint8")
 
 # Each public function, with one argument that is wrong. (What names files gets none, or a folder.)
@@ -58,7 +59,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Field.dtype": lambda wrong: leat.Field("x", wrong),
     "Field.shape": lambda wrong: leat.Field("x", "uint8", wrong),
     "Field.__eq__": lambda wrong: FIELD == wrong,
+    "Files": lambda wrong: leat.Files(wrong),
+    "Files.labels": lambda wrong: leat.Files(["x"], wrong),
     "FixedRecords": lambda wrong: leat.FixedRecords(FOLDER, fields=wrong),
+    "ImageFiles.path": lambda wrong: FILES.path(wrong),
+    "ImageFiles.label": lambda wrong: FILES.label(wrong),
+    "ImageFolder": lambda wrong: leat.ImageFolder(wrong),
+    "ImageFolder.extensions": lambda wrong: leat.ImageFolder(FOLDER, extensions=wrong),
     "InMemory": lambda wrong: leat.InMemory(wrong),
     "InMemory.fields": lambda wrong: leat.InMemory(x=wrong),
     "Live": lambda wrong: leat.Live(batches=wrong),
@@ -101,6 +108,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Weighted.dataset": lambda wrong: leat.Weighted(wrong, [1]),
     "Weighted.samples": lambda wrong: leat.Weighted(DATA, np.ones(8), samples=wrong),
     "Weighted.replacement": lambda wrong: leat.Weighted(DATA, np.ones(8), replacement=wrong),
+    "any_image": lambda wrong: leat.any_image(wrong),
     "class_label": lambda wrong: leat.class_label(wrong),
     "jpeg_image": lambda wrong: leat.jpeg_image("x", ratio=wrong),
     "merge_states": lambda wrong: leat.merge_states(wrong),

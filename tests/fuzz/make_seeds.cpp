@@ -107,6 +107,26 @@ void add_images(Seeds& seeds) {
   }
 }
 
+// Those of the tests, PNG of every kind and WebP: images.bin, which make_images.py describes.
+void add_known_images(Seeds& seeds) {
+  std::ifstream in("tests/feeder/sources/data/images.bin", std::ios::binary);
+  if (!in) throw std::runtime_error("make_seeds runs in the root of the source tree");
+  const auto part = [&] {
+    std::array<unsigned char, 4> length{};
+    in.read(reinterpret_cast<char*>(length.data()), length.size());
+    if (!in) return std::string();
+    std::string bytes(
+        std::size_t{length[0]} | std::size_t{length[1]} << 8 | std::size_t{length[2]} << 16, '\0');
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return bytes;
+  };
+  for (std::uint64_t i = 0; !part().empty(); ++i) {  // its name
+    seeds.add("png_webp", noise(i, 16) + part());
+    in.ignore(8);  // width and height
+    static_cast<void>(part());
+  }
+}
+
 void add_mapped(Seeds& seeds) {
   for (const bool header : {true, false}) {
     const SyntheticTokens tokens{.tokens = 300, .header = header};
@@ -160,6 +180,7 @@ void add_schedules(Seeds& seeds) {
 void add_all(Seeds& seeds) {
   add_archives(seeds);
   add_images(seeds);
+  add_known_images(seeds);
   // 2 x 3 values, plain and compressed
   seeds.add("idx", from_hex("00000802000000020000000300010203040501"));
   seeds.add("idx",

@@ -13,7 +13,7 @@ file(REMOVE_RECURSE "${SCRATCH}")
 
 # csp alone needs Boost.Context, and nothing else.
 set(without "")
-foreach(package JPEG ZLIB nlohmann_json CLI11 GTest benchmark)
+foreach(package JPEG PNG ZLIB nlohmann_json CLI11 GTest benchmark)
   list(APPEND without -DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON)
 endforeach()
 configure(-S "${SOURCE}" -B "${SCRATCH}/build" ${without} -DLEAT_BUILD_GPU=OFF)

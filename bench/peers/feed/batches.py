@@ -10,6 +10,7 @@ import numpy
 
 from peer import LENGTH, SIZE
 
+FORMATS = ("jpg", "png", "webp")  # of images, as members of tar files end
 PILLOW_SIMD = pathlib.Path(sys.prefix) / "pillow-simd"
 
 
@@ -92,7 +93,7 @@ class JpegBytes:
                     stem, ending = member.name.rsplit(".", 1)
                     members.setdefault(stem, {})[ending] = member
             for of in members.values():
-                image, label = of["jpg"], of["cls"]
+                image, label = next(of[form] for form in FORMATS if form in of), of["cls"]
                 text = self.pages[shard][label.offset_data:label.offset_data + label.size]
                 self.places.append((shard, image.offset_data, image.size, int(text)))
 
@@ -138,7 +139,7 @@ def stack(samples, dtype):
     return numpy.stack(first), numpy.array(second, dtype=dtype)
 
 
-# --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. All but SPDL's are libjpeg-turbo, with the
+# --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. Of JPEG, all but SPDL's are libjpeg-turbo, with the
 # accurate integer transform and smooth upsampling of the chroma, which are its defaults.
 
 
@@ -201,6 +202,7 @@ DECODERS = {
     "jpeg": WHOLE,
     "jpeg_large": WHOLE,
     "jpeg_scaled": {"pillow": pillow_scaled, "simplejpeg": simplejpeg_scaled},
+    **dict.fromkeys(("png", "webp"), {name: of for name, of in WHOLE.items() if name != "simplejpeg"}),
 }
 
 

@@ -167,8 +167,16 @@ class JpegScaled(JpegLarge):
     name = "jpeg_scaled"
 
 
+class Png(Jpeg):
+    name, source = "png", "png"
+
+
+class Webp(Jpeg):
+    name, source = "webp", "webp"
+
+
 PROBLEMS = {kind.name: kind for kind in (Tokens, TokensUint16, TokensLarge, Cifar, CifarLarge, Jpeg,
-                                         JpegLarge, JpegScaled)}
+                                         JpegLarge, JpegScaled, Png, Webp)}
 
 
 def of_arrays(tokens, cifar):
@@ -196,7 +204,7 @@ def arrays(problem, batch):
     if not (first.flags.c_contiguous and second.flags.c_contiguous):
         raise SystemExit("a batch is not contiguous")
     shape = problem.shape(len(first))
-    if shape[0] != first.shape and problem.name.startswith("jpeg"):
+    if shape[0] != first.shape and isinstance(problem, Jpeg):
         shape = ((len(first), 3, SIZE, SIZE), shape[1])  # a decoder may put the colours first
     if (first.shape, second.shape) != shape:
         raise SystemExit(f"wrong shapes: {first.shape}, {second.shape}")

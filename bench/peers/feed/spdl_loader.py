@@ -90,7 +90,7 @@ def variants():
             for name, decode in decoders.items():
                 made[problem][f"{name}/{threads}"] = functools.partial(images, threads=threads,
                                                                        decode=decode)
-        for problem in ("jpeg", "jpeg_large"):
+        for problem in ("jpeg", "jpeg_large", "png", "webp"):
             made[problem][f"ffmpeg/{threads}"] = functools.partial(ffmpeg, threads=threads)
     return made
 

@@ -137,9 +137,9 @@ def to_tensor(decode, data):
 
 def torchvision(data):
     """Colours first, as it decodes; antialiased."""
-    from torchvision.io import ImageReadMode, decode_jpeg
+    from torchvision.io import ImageReadMode, decode_image
     from torchvision.transforms.v2.functional import InterpolationMode, resize
-    image = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+    image = decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
     return resize(image, [peer.SIZE, peer.SIZE], InterpolationMode.BILINEAR, antialias=True)
 
 
@@ -163,7 +163,7 @@ def variants():
             for name, decode in decoders.items():
                 made[problem][f"{name}/{workers}"] = functools.partial(
                     images, workers=workers, decode=functools.partial(to_tensor, decode))
-        for problem in ("jpeg", "jpeg_large"):
+        for problem in ("jpeg", "jpeg_large", "png", "webp"):
             made[problem][f"torchvision/{workers}"] = functools.partial(images, workers=workers,
                                                                         decode=torchvision)
     for problem in ("tokens", "tokens_uint16", "tokens_large"):

@@ -23,7 +23,7 @@ def of_cifar(sample):
 
 
 def of_jpeg(sample, decode):
-    return decode(sample["jpg"]), int(sample["cls"])
+    return decode(next(sample[form] for form in batches.FORMATS if form in sample)), int(sample["cls"])
 
 
 class Loader:

@@ -115,7 +115,7 @@ typedef enum leat_fit {
   LEAT_FIT_EXACT = 3                /* unchanged; another size is an error */
 } leat_fit;
 
-/* How a JPEG image becomes a tensor. feeder/sources/image.h says more about each option. */
+/* How an image becomes a tensor. feeder/sources/image.h says more about each option. */
 typedef struct leat_image_options {
   size_t size;             /* sizeof(leat_image_options), as passed to _init */
   int64_t height;          /* 224 */
@@ -137,7 +137,7 @@ leat_status leat_image_options_init(leat_image_options* options, size_t size);
 
 /* How a file of a sample becomes a tensor. */
 typedef enum leat_web_kind {
-  LEAT_WEB_IMAGE = 0, /* uint8 pixels of a JPEG image */
+  LEAT_WEB_IMAGE = 0, /* uint8 pixels of an image: JPEG, PNG or WebP, by its first bytes */
   LEAT_WEB_LABEL = 1, /* int64, a scalar: an integer in ASCII digits */
   LEAT_WEB_BYTES = 2  /* its bytes, unchanged, in the type and shape of `field` */
 } leat_web_kind;

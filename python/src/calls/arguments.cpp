@@ -189,14 +189,14 @@ void Arguments::read(const char* name, std::vector<std::string>& value) {
   for (const nb::handle one : given) value.push_back(string(one, name));
 }
 
-void Arguments::read(const char* name, std::vector<std::int64_t>& value) {
+void Arguments::read(const char* name, std::vector<std::int64_t>& value, std::int64_t least) {
   const nb::object given = take(name);
   if (!given) return;
-  if (!is_sequence(given)) bad_type(name, "a tuple of ints", given);
+  if (!is_sequence(given)) bad_type(name, "a sequence of ints", given);
   value.clear();
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const nb::handle one : given) {
-    value.push_back(static_cast<std::int64_t>(integer(one, name, 0, kMost)));
+    value.push_back(static_cast<std::int64_t>(integer(one, name, least, kMost)));
   }
 }
 

@@ -97,7 +97,7 @@ class Arguments {
   void read(const char* name, std::array<double, 2>& value);
   void read(const char* name, std::string& value);
   void read(const char* name, std::vector<std::string>& value);  // or one str
-  void read(const char* name, std::vector<std::int64_t>& value);
+  void read(const char* name, std::vector<std::int64_t>& value, std::int64_t least = 0);
   /// By "uint8" and so on, or by what has such a name: numpy.uint8, numpy.dtype("uint8").
   void read(const char* name, feeder::DType& value);
   /// By its name in a table of choices.

@@ -11,6 +11,8 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/field.h"
+#include "leat/feeder/sources/image.h"
+#include "leat/python/calls/arguments.h"
 #include "leat/python/calls/waiting.h"
 
 namespace leat::python {
@@ -47,4 +49,15 @@ void remember(Data* self, const nanobind::args& args, const nanobind::kwargs& kw
 /// other object.
 [[nodiscard]] const feeder::Dataset& to_dataset(nanobind::handle object);
 
+/// Reads the options of an image, which LEAT_IMAGE_OPTIONS lists, where they are given.
+void read_image_options(Arguments& given, feeder::ImageOptions& options);
+
 }  // namespace leat::python
+
+/// Their signature.
+#define LEAT_IMAGE_OPTIONS                                                               \
+  "height: int = 224, width: int = 224, fit: Literal['stretch', 'center_crop', "         \
+  "'random_resized_crop', 'exact'] = 'stretch', shorter_side: int = 256, scale: "        \
+  "Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (0.75, 1.3333333333333333), " \
+  "mirror: float = 0.0, planar: bool = False, antialias: bool = True, scaled_decoding: " \
+  "bool = False, max_pixels: int = 134217728, accept_corrupt: bool = False"

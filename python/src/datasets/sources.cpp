@@ -109,7 +109,7 @@ void bind_cifar(nb::module_& module, const char* name, const char* doc) {
             make_split(self, given, kCifarSplits, options);
             remember(self, args, kwargs);
           },
-          nb::sig("def __init__(self, files: Files, split: Literal['train', 'test'] | None = None, "
+          nb::sig("def __init__(self, files: Paths, split: Literal['train', 'test'] | None = None, "
                   "*, label: DTypeLike = 'uint8') -> None"),
           "With a split: the files of the format in the folder `files`. Without: all `files`.");
 }
@@ -135,7 +135,7 @@ void bind_mnist(nb::module_& module) {
       "\"label\", uint8, a scalar.",
       nb::is_final())
       .def("__init__", &make_mnist,
-           nb::sig("def __init__(self, files: Files, split: Literal['train', 'test'] | None = "
+           nb::sig("def __init__(self, files: Paths, split: Literal['train', 'test'] | None = "
                    "None) -> None"),
            "With a split: the two files of the format in the folder `files`, or these with .gz. "
            "Without: `files` are the files of images; the labels of each are in the file with "
@@ -166,7 +166,7 @@ void bind_sources(nb::module_& module) {
       nb::is_final())
       .def(
           "__init__", &make_token_shards,
-          nb::sig("def __init__(self, files: Files, *, sequence_length: int, stride: int = 0, "
+          nb::sig("def __init__(self, files: Paths, *, sequence_length: int, stride: int = 0, "
                   "header: Literal['auto', 'none', 'llm.c'] = 'auto', token: DTypeLike | None = "
                   "None, dtype: DTypeLike = 'int32', vocabulary: int = 0, extension: str = "
                   "'.bin') -> None"),
@@ -186,7 +186,7 @@ void bind_sources(nb::module_& module) {
       "numpy.ndarray.tofile writes them.",
       nb::is_final())
       .def("__init__", &make_fixed_records,
-           nb::sig("def __init__(self, files: Files, *, fields: Sequence[Field], header_bytes: "
+           nb::sig("def __init__(self, files: Paths, *, fields: Sequence[Field], header_bytes: "
                    "int = 0, extension: str = '.bin', name: str | None = None) -> None"),
            "header_bytes: bytes to skip at the start of each file; with 0, a .npy file or an "
            "archive "

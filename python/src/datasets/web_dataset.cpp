@@ -23,7 +23,6 @@ namespace leat::python {
 namespace nb = nanobind;
 
 using feeder::Dataset;
-using feeder::Fit;
 using feeder::ImageOptions;
 using feeder::WebDataset;
 using feeder::WebDatasetOptions;
@@ -31,35 +30,28 @@ using feeder::WebPart;
 
 namespace {
 
-constexpr std::array<Choice<Fit>, 4> kFits{{{"stretch", Fit::kStretch},
-                                            {"center_crop", Fit::kCenterCrop},
-                                            {"random_resized_crop", Fit::kRandomResizedCrop},
-                                            {"exact", Fit::kExact}}};
 constexpr std::array<Choice<WebPart::Kind>, 3> kKinds{
     {{"image", WebPart::kImage}, {"label", WebPart::kLabel}, {"bytes", WebPart::kBytes}}};
 
-WebPart make_image(const nb::args& args, const nb::kwargs& kwargs) {
-  Arguments given("jpeg_image", {"name"}, args, kwargs);
+WebPart make_image(const char* function, std::vector<std::string> extensions, const nb::args& args,
+                   const nb::kwargs& kwargs) {
+  Arguments given(function, {"name"}, args, kwargs);
   std::string name;
   ImageOptions options;
-  std::vector<std::string> extensions{"jpg", "jpeg"};
   given.require({"name"});
   given.read("name", name);
-  given.read("height", options.height);
-  given.read("width", options.width);
-  given.read("fit", options.fit, kFits);
-  given.read("shorter_side", options.shorter_side);
-  given.read("scale", options.scale);
-  given.read("ratio", options.ratio);
-  given.read("mirror", options.mirror);
-  given.read("planar", options.planar);
-  given.read("antialias", options.antialias);
-  given.read("scaled_decoding", options.scaled_decoding);
-  given.read("max_pixels", options.jpeg.max_pixels);
-  given.read("accept_corrupt", options.jpeg.accept_corrupt);
+  read_image_options(given, options);
   given.read("extensions", extensions);
   given.end();
-  return feeder::jpeg_image(std::move(name), options, std::move(extensions));
+  return feeder::any_image(std::move(name), options, std::move(extensions));
+}
+
+WebPart make_any(const nb::args& args, const nb::kwargs& kwargs) {
+  return make_image("any_image", {"jpg", "jpeg", "png", "webp"}, args, kwargs);
+}
+
+WebPart make_jpeg(const nb::args& args, const nb::kwargs& kwargs) {
+  return make_image("jpeg_image", {"jpg", "jpeg"}, args, kwargs);
 }
 
 WebPart make_label(const nb::args& args, const nb::kwargs& kwargs) {
@@ -99,7 +91,8 @@ void make_web(WebDataset* self, const nb::args& args, const nb::kwargs& kwargs) 
   remember(self, args, kwargs);
 }
 
-constexpr char kImage[] = "jpeg_image";
+constexpr char kAny[] = "any_image";
+constexpr char kJpeg[] = "jpeg_image";
 constexpr char kLabel[] = "class_label";
 constexpr char kBytes[] = "raw_bytes";
 
@@ -114,7 +107,7 @@ nb::object made(const nb::args& args, const nb::kwargs& kwargs) {
 void bind_web_parts(nb::module_& module) {
   nb::class_<WebPart>(module, "WebPart",
                       "A part of every sample of a WebDataset: a file, and the tensor that it "
-                      "becomes. jpeg_image, class_label and raw_bytes make it.",
+                      "becomes. any_image, jpeg_image, class_label and raw_bytes make it.",
                       nb::is_final(), nb::dynamic_attr())
       .def("__reduce__",
            [](nb::handle self) {
@@ -137,16 +130,17 @@ void bind_web_parts(nb::module_& module) {
         return to_str("<leat.WebPart " + feeder::to_string(self) + ": " + to_string(self.field) +
                       ">");
       });
-  module.def("jpeg_image", &made<make_image, kImage>,
-             nb::sig("def jpeg_image(name: str, *, height: int = 224, width: int = 224, fit: "
-                     "Literal['stretch', 'center_crop', 'random_resized_crop', 'exact'] = "
-                     "'stretch', shorter_side: int = 256, scale: Sequence[float] = (0.08, 1.0), "
-                     "ratio: Sequence[float] = (0.75, 1.3333333333333333), mirror: float = 0.0, "
-                     "planar: bool = False, antialias: bool = True, scaled_decoding: bool = "
-                     "False, max_pixels: int = 134217728, accept_corrupt: bool = False, "
-                     "extensions: str | Sequence[str] = ('jpg', 'jpeg')) -> WebPart"),
-             "A JPEG image, as uint8 [height, width, 3], or planar, [3, height, width]. mirror is "
-             "the probability that left and right are exchanged.");
+  module.def("any_image", &made<make_any, kAny>,
+             nb::sig("def any_image(name: str, *, " LEAT_IMAGE_OPTIONS
+                     ", extensions: str | Sequence[str] = ('jpg', 'jpeg', 'png', 'webp')) -> "
+                     "WebPart"),
+             "An image: JPEG, PNG or WebP by its first bytes, as uint8 [height, width, 3], or "
+             "planar, [3, height, width]. mirror is the probability that left and right are "
+             "exchanged.");
+  module.def("jpeg_image", &made<make_jpeg, kJpeg>,
+             nb::sig("def jpeg_image(name: str, *, " LEAT_IMAGE_OPTIONS
+                     ", extensions: str | Sequence[str] = ('jpg', 'jpeg')) -> WebPart"),
+             "any_image of files that are called .jpg or .jpeg.");
   module.def("class_label", &made<make_label, kLabel>,
              nb::sig("def class_label(name: str, *, extensions: str | Sequence[str] = ('cls',)) "
                      "-> WebPart"),
@@ -166,7 +160,7 @@ void bind_web_dataset(nb::module_& module) {
       "uint8 [224, 224, 3], and \"label\", an int64.",
       nb::is_final())
       .def("__init__", &make_web,
-           nb::sig("def __init__(self, shards: Files, *, parts: Sequence[WebPart] | None = None, "
+           nb::sig("def __init__(self, shards: Paths, *, parts: Sequence[WebPart] | None = None, "
                    "skip_incomplete: bool = False, accept_short_shards: bool = False, "
                    "index_threads: int = 8, open_files: int = 128, name: str = 'web dataset') -> "
                    "None"),

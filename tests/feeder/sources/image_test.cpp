@@ -86,7 +86,7 @@ TEST(Image, CenterCropIsTheMiddleOfAResizeOfTheShorterSide) {
   const Resize upright = resize_for(usual, 375, 500, random);
   EXPECT_EQ(std::tuple(upright.x.size, upright.x.first, upright.x.count), std::tuple(256, 16, 224));
   EXPECT_EQ(std::tuple(upright.y.size, upright.y.first, upright.y.count), std::tuple(341, 58, 224));
-  EXPECT_THROW(static_cast<void>(resize_for(usual, 65000, 1, random)), JpegError);
+  EXPECT_THROW(static_cast<void>(resize_for(usual, 65000, 1, random)), ImageError);
 }
 
 TEST(Image, RandomResizedCropIsAResizeOfItsBoxAlone) {
