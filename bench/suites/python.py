@@ -11,7 +11,7 @@ from engine.programs import ONE_THREAD, PEERS, ROOT, Failed, capture, execute_js
 from engine.suite import Run, Suite as Base
 from engine.tables import matrix
 from engine.verdicts import Target, median, ratio
-from suites import feed, python_datasets
+from suites import feed, python_columns, python_datasets
 
 HERE = PEERS / "python"
 FINALISTS = 3  # of Leat's variants, in C++ and in Python, which run in every round
@@ -61,7 +61,7 @@ def install(python, folder):
 
 class Suite(Base):
     about = "The package leat, the loop of C++ and other loaders, over the same files in memory."
-    rows = (*(row.problem for row in ROWS), "handover", "memory", *python_datasets.ROWS)
+    rows = (*(row.problem for row in ROWS), "handover", "memory", *python_datasets.ROWS, *python_columns.ROWS)
     peers = python_datasets.PEERS_HERE
     ours = ("leat", "c++")
     rounds = {"": 9, "quick": 2}
@@ -88,9 +88,10 @@ class Suite(Base):
             bench.facts |= {
                 "files": feed.where(folder), "package leat": f"that of {python}" if options.python else "of this tree",
                 "python": capture([python, "-c", "import platform; print(platform.python_version())"]).strip()}
-            if not set(bench.rows) <= set(python_datasets.ROWS):
+            if not set(bench.rows) <= {*python_datasets.ROWS, *python_columns.ROWS}:
                 yield from self.of_files(bench, python, folder)
             yield from python_datasets.sections(bench, python, pathlib.Path(folder, "datasets"), EPOCHS)
+            yield from python_columns.sections(bench, python)
 
     def of_files(self, bench, python, folder):
         options, data, small = bench.options, pathlib.Path(folder, "all"), pathlib.Path(folder, "small")
@@ -150,7 +151,7 @@ class Suite(Base):
                 growth = [late / early for early, late in zip(of[f"early_{what}"], of[f"late_{what}"])] if of else []
                 found.append(Target(f"memory, {row.removeprefix('memory/')}, last epoch over the fifth", GROWTH,
                                     statistics.median(growth) if growth else None, False, "x"))
-        return [*found, *python_datasets.targets(values)]
+        return [*found, *python_datasets.targets(values), *python_columns.targets(values)]
 
     def tables(self, values, facts, out):
         problems = [row for row in BATCHES if row in values]
@@ -163,6 +164,7 @@ class Suite(Base):
             matrix(out, [{"handover": "a ready batch, host time, us", "memory": "memory"}[what]],
                    [([row.split("/", 1)[1]], row, unit) for row in rows], values, names)
         python_datasets.tables(values, out)
+        python_columns.tables(values, out)
 
     def saved(self, values, facts):
         return {"rows": [{"row": row, "median": {

@@ -14,37 +14,77 @@ namespace {
 
 constexpr std::uint64_t kVersionAt = 6;
 constexpr std::uint64_t kMostText = 65'535;
+constexpr std::size_t kMostName = 40;  // of a type that is not known
 
-// Returns the rest of the text, from the value of a key on; empty if there is none.
-std::string_view value_of(std::string_view key, std::string_view text) {
-  for (const std::string_view mark : {key, std::string_view(":")}) {
-    text.remove_prefix(std::min(text.find(mark), text.size()));
-    text.remove_prefix(std::min(mark.size(), text.size()));
+// Returns false if the text is none of a shape.
+bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
+  if (!text.starts_with('(') || !text.ends_with(')') || text.size() < 2) return false;
+  for (text = text.substr(1, text.size() - 2);;) {
+    // Python 2 wrote (1000L,).
+    text.remove_prefix(std::min(text.find_first_not_of(" ,L"), text.size()));
+    if (text.empty()) return true;
+    const auto [stop, error] =
+        std::from_chars(text.data(), text.data() + text.size(), shape.emplace_back());
+    if (error != std::errc{}) return false;
+    text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
   }
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return text;
 }
 
 // Returns false if the text is none of a header.
 bool parse(std::string_view text, NpyHeader& header) {
-  const std::string_view descr = value_of("descr", text);
-  const bool is_string = descr.starts_with('\'') || descr.starts_with('"');
-  header.descr = is_string ? descr.substr(1, descr.find(descr[0], 1) - 1) : descr.substr(0, 40);
-  std::string_view shape = value_of("shape", text);
-  const std::size_t end = shape.find(')');
-  if (descr.empty() || !shape.starts_with('(') || end == std::string_view::npos) return false;
-  for (shape = shape.substr(1, end - 1);;) {
-    // Python 2 wrote (1000L,).
-    shape.remove_prefix(std::min(shape.find_first_not_of(" ,L"), shape.size()));
-    if (shape.empty()) return true;
-    const auto [stop, error] =
-        std::from_chars(shape.data(), shape.data() + shape.size(), header.shape.emplace_back());
-    if (error != std::errc{}) return false;
-    shape.remove_prefix(static_cast<std::size_t>(stop - shape.data()));
+  bool has_shape = false;
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (!text.starts_with('{')) return false;
+  for (text.remove_prefix(1); !text.empty();) {
+    const std::string_view key = unquoted(take_literal(text));
+    const std::string_view value = take_literal(text);
+    if (key == "descr") {
+      header.descr = value.starts_with('[') ? value : unquoted(value).substr(0, kMostName);
+    } else if (key == "fortran_order") {
+      header.is_fortran = value == "True";
+    } else if (key == "shape") {
+      has_shape = parse_shape(value, header.shape);
+      if (!has_shape) return false;
+    }
   }
+  return has_shape && !header.descr.empty();
 }
 
 }  // namespace
+
+std::string_view take_literal(std::string_view& text) {
+  std::size_t depth = 0;
+  char quote = 0;
+  std::size_t end = 0;
+  for (; end < text.size(); ++end) {
+    const char letter = text[end];
+    if (quote != 0) {
+      if (letter == '\\') ++end;
+      if (letter == quote) quote = 0;
+    } else if (letter == '\'' || letter == '"') {
+      quote = letter;
+    } else if (letter == '(' || letter == '[' || letter == '{') {
+      ++depth;
+    } else if (depth == 0 && (letter == ',' || letter == ':' || letter == ')' || letter == ']' ||
+                              letter == '}')) {
+      break;
+    } else if (letter == ')' || letter == ']' || letter == '}') {
+      --depth;
+    }
+  }
+  end = std::min(end, text.size());
+  std::string_view literal = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  constexpr std::string_view kBlank = " \n";
+  literal.remove_prefix(std::min(literal.find_first_not_of(kBlank), literal.size()));
+  return literal.substr(0, literal.find_last_not_of(kBlank) + 1);
+}
+
+std::string_view unquoted(std::string_view literal) {
+  const bool is_string = literal.size() >= 2 && (literal[0] == '\'' || literal[0] == '"') &&
+                         literal.back() == literal[0];
+  return is_string ? literal.substr(1, literal.size() - 2) : literal;
+}
 
 NpyHeader read_npy_header(const MappedFile& file) {
   const auto expect = [&](std::uint64_t bytes) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "leat/feeder/sources/mapped_file.h"
@@ -19,10 +20,19 @@ namespace leat::feeder {
 
 /// What the header says of the values; whether it is true is not checked here. A value.
 struct NpyHeader {
-  std::string descr;  ///< the type: "<u2"; as it begins if that is no string
+  /// The type: "<u2", or, as it stands, a list of members: "[('x', '<f4', (2,)), ('y', '|u1')]".
+  std::string descr;
+  bool is_fortran = false;  ///< the first index runs fastest
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  ///< where the values begin; not beyond the end of the file
 };
+
+/// Takes a literal of Python from the front of a list of them: up to a comma, a colon or a closing
+/// bracket, which is taken, too, but for those within strings and brackets. Without blanks around
+/// it. Never fails.
+[[nodiscard]] std::string_view take_literal(std::string_view& text);
+/// Returns the content of a string's literal as it stands; another literal unchanged.
+[[nodiscard]] std::string_view unquoted(std::string_view literal);
 
 /// Reads the header of a file that begins as a .npy file (known_formats.h). Throws leat::Error,
 /// with the file and the byte, for another version, and for a header that is cut off or damaged.

@@ -4,6 +4,7 @@ from leat._core import (
     Batch,
     Cifar10,
     Cifar100,
+    Columns,
     Concat,
     Dataset,
     Decision,
@@ -19,6 +20,7 @@ from leat._core import (
     Loop,
     Mixture,
     Mnist,
+    Npy,
     Numbered,
     Prediction,
     Quantiles,
@@ -45,6 +47,7 @@ from leat.errors import Error, GpuError, OutOfMemory, SampleError, Timeout, TooM
 from leat.options import Autotune, FailureBudget, Live, Packing
 from leat.overlap import LoopFigures, Overlap, overlap
 from leat.prefetcher import Prefetcher, merge_states
+from leat.ragged import Ragged
 from leat.readers.pad import pad_collate
 from leat.readers.rng import rng
 
@@ -53,6 +56,7 @@ __all__ = [
     "Batch",
     "Cifar10",
     "Cifar100",
+    "Columns",
     "Concat",
     "DataLoader",
     "Dataset",
@@ -74,6 +78,7 @@ __all__ = [
     "LoopFigures",
     "Mixture",
     "Mnist",
+    "Npy",
     "Numbered",
     "OutOfMemory",
     "Overlap",
@@ -81,6 +86,7 @@ __all__ = [
     "Prediction",
     "Prefetcher",
     "Quantiles",
+    "Ragged",
     "SampleError",
     "StageShares",
     "Stats",

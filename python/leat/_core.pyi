@@ -323,6 +323,10 @@ class Mnist(Dataset):
     @property
     def labels(self) -> NDArray[uint8]: ...
 
+@final
+class Npy(Dataset):
+    def __init__(self, files: _Files | Mapping[str, _Files] = ..., /, *, name: Any = None, **fields: _Files) -> None: ...
+
 # web_dataset.cpp
 
 @final
@@ -603,6 +607,21 @@ class Trace:
 @final
 class InMemory(Dataset):
     def __init__(self, arrays: Mapping[str, Any] = ..., /, *, name: Any = "in memory", **fields: Any) -> None: ...
+
+# columns.cpp
+
+@final
+class Columns(Dataset):
+    def __init__(
+        self,
+        table: Any,
+        *,
+        shapes: Mapping[str, Sequence[int]] = ...,
+        fill: Mapping[str, float] = ...,
+        images: Sequence[WebPart] = (),
+        name: str = "columns",
+    ) -> None: ...
+    def categories(self, name: str) -> list[str]: ...
 
 # loop.cpp
 

@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   leat::python::bind_images(module);
   leat::python::bind_arrays(module);
   leat::python::bind_compose(module);
+  leat::python::bind_columns(module);
   leat::python::bind_readers(module);
   leat::python::bind_stats(module);
   leat::python::bind_tensor(module);

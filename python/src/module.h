@@ -29,6 +29,8 @@ void bind_readers(nanobind::module_& module);
 void bind_stats(nanobind::module_& module);
 /// InMemory. After bind_datasets.
 void bind_arrays(nanobind::module_& module);
+/// Columns. After bind_web_dataset.
+void bind_columns(nanobind::module_& module);
 /// Loop and Epoch. After bind_batch().
 void bind_loop(nanobind::module_& module);
 /// Departure.

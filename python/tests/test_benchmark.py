@@ -65,6 +65,12 @@ def test_a_python_dataset_is_read(images: pathlib.Path, what: str, much: int, fi
     assert run("python_datasets.py", "leat", what, "prefetcher", much, images)[figure] > 0
 
 
+def test_a_table_is_read() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    found = run("columns.py", "leat", 0, 30_000, 0.01)
+    assert found["samples_per_s"] > 0 and found["open_ms"] > 0
+
+
 def test_memory_is_told_after_two_epochs(data: pathlib.Path) -> None:
     found = run("memory.py", "tokens", "numpy/workers_2", 6, data)
     assert found["late_rss"] > 0 and found["early_rss"] > 0 and found["batches"] == 6 * 3

@@ -145,6 +145,16 @@ void add_mapped(Seeds& seeds) {
   }
 }
 
+void add_arrays(Seeds& seeds) {
+  for (const char* const descr :
+       {"'<f4'", "[('a', '<u2', (2, 3)), ('', '|V2'), ('b', '|u1')]", "'>M8[ns]'"}) {
+    const std::string text = std::string("{'descr': ") + descr +
+                             ", 'fortran_order': False, 'shape': (3,), }" + std::string(40, ' ');
+    seeds.add("npy", std::string("\x93NUMPY\1") + '\0' + static_cast<char>(text.size()) + '\0' +
+                         text + std::string(3 * (descr[0] == '[' ? 15 : 4), '\7') + "\1\1\1");
+  }
+}
+
 void add_states(Seeds& seeds) {
   State state{.samples = 60'000, .dataset = 7, .batch_size = 64, .seed = 1};
   seeds.add("state", state.text());
@@ -186,6 +196,7 @@ void add_all(Seeds& seeds) {
   seeds.add("idx",
             from_hex("1f8b08000000000002036360e06062606000616606462666165600262c23541200000001"));
   add_mapped(seeds);
+  add_arrays(seeds);
   add_states(seeds);
   add_schedules(seeds);
   for (std::uint64_t i = 0; i < 4; ++i) {

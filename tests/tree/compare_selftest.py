@@ -106,6 +106,9 @@ def of_python(good):
     values |= {f"training/{way}": times(p99_us=1.09 if good else 1.11) for way in python_datasets.OURS}
     values |= {f"start/{way}": times(first_ms=value, second_ms=value) for way in python_datasets.START
                for value in [100.0 if way not in python_datasets.OURS else 99.0 if good else 101.0]}
+    values |= {"columns/leat prefetcher": times(samples_per_s=301 if good else 299, open_ms=4.9 if good else 5.1,
+                                                open_mb=0.9 if good else 1.1),
+               "columns/torch processes_1": times(samples_per_s=100)}
     return {**values, **{f"handover/{way}": times(p50_us=value) for way, value in hand.items()},
             "training/alone processes": times(p99_us=1.0),
             "memory/leat x": {"early_rss": [100.0], "late_rss": [101.9 if good else 102.1]},
@@ -119,7 +122,7 @@ both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Exam
     "a": times(leat=1990 if good else 2010, go=3000, tbb=3000 if good else 100, best=1), "b": times(leat=1e9)}, 3)
 both_sides("feed", feed.Suite, of_feed, 7 + 5)
 both_sides("gpu", gpu.Suite, of_gpu, 3 + 6 + 3 + 2, {"device": "cuda:0"})
-both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 2 + 3 + 2 * len(python_datasets.TRANSFORM) + 2 + 4)
+both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 2 + 3 + 2 * len(python_datasets.TRANSFORM) + 2 + 4 + 3)
 both_sides("wire", wire.Suite, lambda good: {f"4 hosts, {policy}": {"step": [1, ms, 1e9], "link model": [100]} for policy, ms in (
     ("no overlap", 109 if good else 80), ("bucketed", 105 if good else 111), ("priority", 91 if good else 112))}, 3 + 2)
 both_sides("overlap", overlap.Suite, lambda good: {"gemm_5ms, Tstep": times(

@@ -5,12 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "leat/feeder/sources/mapped_memory.h"
 #include "leat/feeder/sources/memory.h"
 #include "leat/python/calls/arguments.h"
 #include "leat/python/calls/text.h"
@@ -40,6 +40,10 @@ class Arrays final : public Dataset {
   [[nodiscard]] std::uint64_t size() const noexcept override { return data_.size(); }
   [[nodiscard]] feeder::Blocking blocking() const noexcept override { return data_.blocking(); }
   void read(std::uint64_t index, feeder::Sample& out) const override { data_.read(index, out); }
+  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
+                                                  std::size_t field) const override {
+    return data_.length(index, field);
+  }
   std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept override {
     return data_.announce(index, seed, epoch);
@@ -57,22 +61,11 @@ std::optional<DType> to_dtype(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-// Whether the address lies in a file that is mapped, as those of numpy.memmap do.
-bool is_mapped(const void* address) {
-  std::ifstream maps("/proc/self/maps");
-  std::string range;
-  std::string rights;
-  std::string offset;
-  std::string device;
-  std::uint64_t inode = 0;
-  std::string rest;
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  while (maps >> range >> rights >> offset >> device >> inode && std::getline(maps, rest)) {
-    const std::size_t middle = range.find('-');
-    if (wanted < std::stoull(range.substr(0, middle), nullptr, 16)) return false;
-    if (wanted < std::stoull(range.substr(middle + 1), nullptr, 16)) return inode != 0;
-  }
-  return false;
+// Whether the array lies in a file that is mapped, as those of numpy.memmap do.
+bool is_mapped(const Array& array, feeder::FileMappings& mappings) {
+  std::vector<std::size_t> files;
+  mappings.add({static_cast<const std::byte*>(array.data()), array.nbytes()}, files);
+  return !files.empty();
 }
 
 bool is_contiguous(const Array& array) {
@@ -115,6 +108,22 @@ Array to_array(const std::string& name, nb::handle given) {
   return array;
 }
 
+// The offsets of a leat.Ragged as int64, in the program's memory: mostly without a copy.
+Array to_offsets(const std::string& name, nb::handle ragged, feeder::FileMappings& mappings) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  nb::object offsets = numpy.attr("asarray")(ragged.attr("offsets"));
+  const std::string kind = to_text(offsets.attr("dtype").attr("kind"));
+  if ((kind != "i" && kind != "u") || nb::cast<int>(offsets.attr("ndim")) != 1 ||
+      nb::len(offsets) == 0) {
+    refuse(name, ragged,
+           "has offsets that are no integers of one dimension: one more than samples");
+  }
+  offsets = numpy.attr("ascontiguousarray")(offsets, "int64");
+  Array array = to_array(name, offsets);
+  if (!is_mapped(array, mappings)) return array;
+  return to_array(name, offsets.attr("copy")());
+}
+
 void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
   nb::dict given;
   given.update(kwargs);
@@ -131,24 +140,34 @@ void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
   }
   std::vector<Array> arrays;
   std::vector<feeder::InMemory::Tensor> tensors;
+  feeder::FileMappings mappings;
+  const nb::object ragged = nb::module_::import_("leat.ragged").attr("Ragged");
   for (const auto& [key, value] : given) {
     if (!nb::isinstance<nb::str>(key))
       throw nb::type_error("leat.InMemory: the name of an array is a str");
     const std::string field = to_text(key);
-    const Array& array = arrays.emplace_back(to_array(field, value));
+    const bool is_ragged = nb::isinstance(value, ragged);
+    std::span<const std::int64_t> offsets;
+    if (is_ragged) {
+      const Array& ends = arrays.emplace_back(to_offsets(field, value, mappings));
+      offsets = {static_cast<const std::int64_t*>(ends.data()), ends.size()};
+    }
+    const nb::object values = is_ragged ? value.attr("values") : nb::borrow(value);
+    const Array& array = arrays.emplace_back(to_array(field, values));
     const std::optional<DType> dtype = to_dtype(array.dtype());
     if (!dtype) {
       refuse(
           field, value,
           "has a type of elements that no field has; convert it to one of " + names_of(dtypes()));
     }
-    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> shape(is_ragged ? 1 : 0, 1);  // the longest: InMemory sets it
     for (std::size_t i = 1; i < array.ndim(); ++i) {
       shape.push_back(static_cast<std::int64_t>(array.shape(i)));
     }
-    tensors.push_back({{field, *dtype, std::move(shape)},
+    tensors.push_back({{field, *dtype, std::move(shape), is_ragged},
                        {static_cast<const std::byte*>(array.data()), array.nbytes()},
-                       is_mapped(array.data())});
+                       is_mapped(array, mappings),
+                       offsets});
   }
   new (self) Arrays(std::move(arrays), std::move(tensors), std::move(name));
   remember(self, args, kwargs);
@@ -165,7 +184,8 @@ void bind_arrays(nb::module_& module) {
       .def("__init__", &make,
            nb::sig("def __init__(self, arrays: Mapping[str, Any] = ..., /, *, name: str = "
                    "'in memory', **fields: Any) -> None"),
-           "InMemory(x=array, y=array), or InMemory({\"x\": array, \"y\": array}, name=\"...\").");
+           "InMemory(x=array, y=array), or InMemory({\"x\": array, \"y\": array}, name=\"...\"). "
+           "An array whose entries have several lengths is a leat.Ragged(values, offsets).");
 }
 
 }  // namespace leat::python

@@ -14,8 +14,10 @@
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mnist.h"
+#include "leat/feeder/sources/npy_files.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/python/calls/arguments.h"
+#include "leat/python/calls/text.h"
 #include "leat/python/datasets/datasets.h"
 #include "leat/python/module.h"
 
@@ -30,6 +32,8 @@ using feeder::FilePatterns;
 using feeder::FixedRecords;
 using feeder::FixedRecordsOptions;
 using feeder::Mnist;
+using feeder::Npy;
+using feeder::NpyArrays;
 using feeder::TokenHeader;
 using feeder::TokenShards;
 using feeder::TokenShardsOptions;
@@ -121,6 +125,34 @@ void make_mnist(Mnist* self, const nb::args& args, const nb::kwargs& kwargs) {
   remember(self, args, kwargs);
 }
 
+// Npy(files), Npy(x=files, y=files), or Npy({"x": files}, name="...").
+void make_npy(Npy* self, const nb::args& args, const nb::kwargs& kwargs) {
+  std::string name;
+  if (args.size() > 0 && !nb::isinstance<nb::dict>(args[0])) {
+    Arguments given("Npy", {"files"}, args, kwargs);
+    const FilePatterns files = given.files("files");
+    given.read("name", name);
+    given.end();
+    construct(self, files, name);
+  } else {
+    nb::object arrays = nb::borrow(kwargs);
+    if (args.size() > 0) {
+      Arguments given("Npy", {"files"}, args, kwargs);
+      arrays = given.take("files");
+      given.read("name", name);
+      given.end();
+    }
+    Arguments given("Npy", {}, nb::borrow<nb::args>(nb::tuple()), nb::borrow<nb::kwargs>(arrays));
+    std::vector<NpyArrays> all;
+    for (const nb::handle key : arrays) {
+      const std::string field = to_text(key);
+      all.push_back({field, given.files(field.c_str())});
+    }
+    construct(self, all, name);
+  }
+  remember(self, args, kwargs);
+}
+
 // The array shares the memory of the dataset, which lives as long as it.
 nb::ndarray<nb::numpy, const std::uint8_t> view(const nb::object& self,
                                                 std::span<const std::uint8_t> values,
@@ -191,6 +223,17 @@ void bind_sources(nb::module_& module) {
            "header_bytes: bytes to skip at the start of each file; with 0, a .npy file or an "
            "archive "
            "is an error.");
+  nb::class_<Npy, Dataset>(
+      module, "Npy",
+      "Samples in .npy files, along the first axis. The files of an array are its shards; a "
+      "structured type is a field for each of its members.",
+      nb::is_final())
+      .def("__init__", &make_npy,
+           nb::sig("def __init__(self, files: Files | Mapping[str, Files] = ..., /, *, name: Any = "
+                   "None, **fields: Files) -> None"),
+           "Npy(x=files, y=files), or Npy({\"x\": files, \"y\": files}, name=\"...\"): a field of "
+           "each. "
+           "Npy(files): the field is \"x\", or the members of a structured type.");
   bind_cifar<feeder::Cifar10>(module, "Cifar10",
                               "CIFAR-10, the binary version. Fields: \"image\", uint8 [3, 32, 32]; "
                               "\"label\".");

@@ -102,7 +102,7 @@ std::string refusal(std::vector<InMemory::Tensor> tensors) {
   return "";
 }
 
-TEST(InMemory, RaggedArraysAreRefusedByName) {
+TEST(InMemory, ArraysThatDoNotFitAreRefusedByName) {
   const std::vector<float> floats(12);
   const std::vector<std::int64_t> labels(5);
   expect_contains(
@@ -118,6 +118,44 @@ TEST(InMemory, RaggedArraysAreRefusedByName) {
                   {"\"image\"", "larger than any memory"});
   expect_contains(refusal({{{.name = "v", .shape = {3}, .variable_length = true}, {}}}),
                   {"\"v\"", "variable length"});
+}
+
+TEST(InMemory, RaggedArraysHaveTheLengthsThatOffsetsSay) {
+  const std::vector<std::int16_t> pairs = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<std::int64_t> offsets = {1, 1, 3, 4};
+  const std::vector<std::uint8_t> letters = {'a', 'b', 'c'};
+  const std::vector<std::int64_t> ends = {0, 2, 2, 3};
+  const InMemory data(
+      {InMemory::ragged("pairs", pairs, offsets, {2}), InMemory::ragged("text", letters, ends)});
+  ASSERT_EQ(data.size(), 3U);
+  EXPECT_EQ(data.fields()[0], (Field{"pairs", DType::kInt16, {2, 2}, true}));
+  EXPECT_EQ(data.fields()[1], (Field{"text", DType::kUint8, {2}, true}));
+  SampleBuffer sample(data.fields());
+  const std::vector<std::vector<std::int16_t>> wanted = {{}, {3, 4, 5, 6}, {7, 8}};
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    data.read(i, sample);
+    EXPECT_TRUE(equal(sample.as<std::int16_t>(0), std::span<const std::int16_t>(wanted[i])));
+    EXPECT_EQ(data.length(i, 0), wanted[i].size() / 2);
+  }
+  EXPECT_EQ(sample.as<std::uint8_t>(1)[0], 'c');
+  // All empty; none.
+  const std::vector<std::int64_t> none = {0};
+  const std::vector<std::int64_t> empty = {4, 4};
+  EXPECT_EQ(InMemory({InMemory::ragged("a", pairs, none)}).size(), 0U);
+  EXPECT_EQ(InMemory({InMemory::ragged("a", pairs, empty)}).fields()[0].shape[0], 1);
+}
+
+TEST(InMemory, WrongOffsetsAreRefusedByFieldAndSample) {
+  const std::vector<float> floats(4);
+  for (const std::vector<std::int64_t>& offsets :
+       std::vector<std::vector<std::int64_t>>{{0, 2, 1, 4}, {0, 1, 5, 6}, {0, 1, -1, 4}}) {
+    expect_contains(refusal({InMemory::ragged("r", floats, offsets)}),
+                    {"field \"r\" in memory has wrong offsets: sample 1 is rows ", "of 4"});
+  }
+  const std::vector<std::int64_t> three = {0, 1, 2, 4};
+  expect_contains(refusal({InMemory::tensor("a", floats), InMemory::ragged("r", floats, three)}),
+                  {"\"r\" in memory has 3 samples, but field \"a\" has 4"});
+  expect_contains(refusal({InMemory::ragged("r", floats, three, {3})}), {"number of rows of 12"});
 }
 
 TEST(FunctionDataset, IsItsFunction) {
