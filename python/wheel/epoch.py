@@ -3,6 +3,7 @@
     python python/wheel/epoch.py <folder with the MNIST files>
 """
 
+import base64
 import platform
 import sys
 import tempfile
@@ -13,7 +14,15 @@ import leat
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from samples import write_web  # noqa: E402
+from samples import JPEG  # noqa: E402
+
+IMAGES = {
+    "a.jpg": JPEG,
+    "b.png": base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    ),
+    "c.webp": base64.b64decode("UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA=="),
+}
 
 
 class Squares:
@@ -35,9 +44,10 @@ digits = Counter(epoch_of(leat.Mnist(sys.argv[1], split="test"), "label"))
 assert [digits[digit] for digit in range(10)] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 assert sorted(epoch_of(Squares(), "square")) == [number * number for number in range(100)]
 with tempfile.TemporaryDirectory() as folder:
-    write_web(Path(folder) / "shard.tar", range(10))
-    images = leat.WebDataset(folder, parts=[leat.jpeg_image("image"), leat.class_label("label")])
-    assert sorted(epoch_of(images, "label")) == list(range(10))
+    for name, content in IMAGES.items():
+        (Path(folder) / name).write_bytes(content)
+    images = leat.Files(sorted(Path(folder).iterdir()), [0, 1, 2], height=8, width=8)
+    assert sorted(epoch_of(images, "label")) == [0, 1, 2]
 
 status = leat.cuda_status()
 assert "driver" in status, status  # CUDA's runtime is inside,
