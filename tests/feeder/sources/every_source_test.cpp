@@ -19,8 +19,10 @@
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mnist.h"
+#include "leat/feeder/sources/npy_files.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
+#include "tests/feeder/sources/npy_headers.h"
 #include "tests/feeder/sources/synthetic_files.h"
 #include "tests/feeder/sources/web_files.h"
 
@@ -77,6 +79,15 @@ std::unique_ptr<Dataset> open_records(const fs::path& directory) {
       directory, FixedRecordsOptions{.fields = {{"x", DType::kUint8, {20}}}});
 }
 
+void write_arrays(const TemporaryDirectory& directory) {
+  for (const char* const name : {"a.npy", "b.npy", "c.npy"}) {
+    directory.write(name, npy_header(npy_text("'|u1'", "(3, 20)")) + Bytes(60));
+  }
+}
+std::unique_ptr<Dataset> open_arrays(const fs::path& directory) {
+  return std::make_unique<Npy>(directory);
+}
+
 void write_raw_web(const TemporaryDirectory& directory) {
   for (const char* const name : {"a.tar", "b.tar", "c.tar"}) {
     directory.write(name, tar_file("0.bin", Bytes(24)) + tar_file("1.bin", Bytes(24)) + tar_end());
@@ -107,6 +118,7 @@ constexpr Source kSources[] = {
     {"TokensWithHeader", write_with_header, open_with_header, "tokens_00001.bin", true},
     {"TokensWithoutHeader", write_without_header, open_without_header, "tokens_00001.bin"},
     {"FixedRecords", write_three_files, open_records, "records_00001.bin"},
+    {"Npy", write_arrays, open_arrays, "b.npy", true},
     {"RawWeb", write_raw_web, open_raw_web, "b.tar", true},
     {"Images", write_images, open_images, "synthetic-000001.tar", true},
 };
