@@ -5,11 +5,38 @@ set(LEAT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (where
 set_property(CACHE LEAT_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LEAT_CUDART static CACHE STRING "CUDA runtime to link: static, or shared where the program has one")
 set_property(CACHE LEAT_CUDART PROPERTY STRINGS static shared)
+set(LEAT_CUDA_RUNTIME "" CACHE PATH "In a toolkit's place: a folder with CUDA's include/ and lib/libcudart_static.a")
 
 set(LEAT_WITH_CUDA OFF)
 set(leat_cuda_reason "LEAT_CUDA=OFF")
 
-if(LEAT_CUDA STREQUAL "AUTO" OR LEAT_CUDA)
+if(LEAT_CUDA_RUNTIME AND (LEAT_CUDA STREQUAL "AUTO" OR LEAT_CUDA))
+  # All that the libraries need. A toolkit beside it is not looked for, and no language is enabled.
+  set(header "${LEAT_CUDA_RUNTIME}/include/cuda_runtime_api.h")
+  set(archive "${LEAT_CUDA_RUNTIME}/lib/libcudart_static.a")
+  if(NOT EXISTS "${header}" OR NOT EXISTS "${archive}")
+    message(FATAL_ERROR "LEAT_CUDA_RUNTIME: there is no ${header}, or no ${archive}; name the folder "
+                        "nvidia/cuda_runtime that pip install nvidia-cuda-runtime-cu12 makes"
+    )
+  endif()
+  if(LEAT_BUILD_PROGRAMS OR LEAT_BUILD_EXAMPLES OR LEAT_BUILD_BENCH OR LEAT_INSTALL OR LEAT_CUDART STREQUAL "shared")
+    message(FATAL_ERROR "LEAT_CUDA_RUNTIME is for the Python package: programs, examples, benchmarks, an installation "
+                        "and LEAT_CUDART=shared need a CUDA Toolkit; turn them off, or take a toolkit"
+    )
+  endif()
+  find_package(Threads REQUIRED)
+  add_library(CUDA::toolkit INTERFACE IMPORTED)
+  add_library(CUDA::cudart_static STATIC IMPORTED)
+  target_include_directories(CUDA::toolkit INTERFACE "${LEAT_CUDA_RUNTIME}/include")
+  target_link_libraries(CUDA::cudart_static INTERFACE CUDA::toolkit Threads::Threads ${CMAKE_DL_LIBS} rt)
+  set_target_properties(CUDA::cudart_static PROPERTIES IMPORTED_LOCATION "${archive}")
+  file(STRINGS "${header}" version REGEX "^#define CUDART_VERSION +[0-9]+") # 12090 is CUDA 12.9
+  string(REGEX REPLACE "[^0-9]" "" version "${version}")
+  math(EXPR major "${version} / 1000")
+  math(EXPR minor "${version} % 1000 / 10")
+  set(leat_cuda_found "${major}.${minor}, static runtime of ${LEAT_CUDA_RUNTIME}")
+  set(LEAT_WITH_CUDA ON)
+elseif(LEAT_CUDA STREQUAL "AUTO" OR LEAT_CUDA)
   # Before any language is enabled: the compiler check itself fails when a new nvcc is handed the
   # old architectures that CMake would choose.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
@@ -31,6 +58,9 @@ if(LEAT_CUDA STREQUAL "AUTO" OR LEAT_CUDA)
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
       enable_language(CUDA)
+      set(leat_cuda_found
+          "${CUDAToolkit_VERSION}, ${LEAT_CUDART} runtime, architectures ${CMAKE_CUDA_ARCHITECTURES}"
+      )
       set(LEAT_WITH_CUDA ON)
     else()
       set(leat_cuda_reason "${CUDAToolkit_NVCC_EXECUTABLE} does not work with ${CMAKE_CXX_COMPILER}")
@@ -47,9 +77,7 @@ if(LEAT_WITH_CUDA)
     set(leat_cudart CUDA::cudart_static)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   endif()
-  message(STATUS "Leat: CUDA ${CUDAToolkit_VERSION}, ${LEAT_CUDART} runtime, "
-                 "architectures ${CMAKE_CUDA_ARCHITECTURES}"
-  )
+  message(STATUS "Leat: CUDA ${leat_cuda_found}")
 elseif(LEAT_CUDA STREQUAL "AUTO" OR NOT LEAT_CUDA)
   message(STATUS "Leat: without CUDA (${leat_cuda_reason})")
 else()

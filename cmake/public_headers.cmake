@@ -15,8 +15,8 @@ file(
   "${PROJECT_SOURCE_DIR}/pipeline/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
-foreach(source cifar10 columns columns/arrow_abi files fixed_records function image image_folder jpeg_options memory mnist npy_files
-        token_shards web_dataset web_part
+foreach(source cifar10 columns columns/arrow_abi files fixed_records function image image_folder jpeg_options memory mnist
+        npy_files token_shards web_dataset web_part
 )
   list(APPEND leat_public_headers feeder/sources/${source}.h)
 endforeach()

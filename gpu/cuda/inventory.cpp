@@ -38,15 +38,18 @@ bool is_absence(cudaError_t code) {
          code == cudaErrorStubLibrary;
 }
 
+// The oldest driver that a runtime of this version works with: any of its major version's.
+std::string oldest_driver(int runtime) { return version_text(runtime / 1000 * 1000); }
+
 // Why cudaGetDeviceCount returned `code`, and what to do about it.
 std::string why_none(cudaError_t code, int driver, int runtime) {
   if (driver == 0 && (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)) {
-    return "no NVIDIA driver was found; install one for CUDA " + version_text(runtime) +
+    return "no NVIDIA driver was found; install one for CUDA " + oldest_driver(runtime) +
            " or newer, and in a container start it with its GPUs (--gpus all)";
   }
   if (code == cudaErrorInsufficientDriver) {
     return "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
-           ", this program needs " + version_text(runtime) + "; " + advice(code);
+           ", this program needs " + oldest_driver(runtime) + "; " + advice(code);
   }
   if (code == cudaErrorNoDevice) {
     if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES")) {

@@ -146,7 +146,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaRuntimeGetVersion(int* version) {
   return api("cudaRuntimeGetVersion", Needs::kNothing, [&](Lock&) -> cudaError_t {
     if (version == nullptr) return cudaErrorInvalidValue;
-    *version = CUDART_VERSION;
+    *version = kRuntimeVersion;
     return cudaSuccess;
   });
 }

@@ -43,7 +43,8 @@
 
 namespace leat::stand_in {
 
-/// Of the runtime that it stands for, such as 13000.
+/// Of the runtime that it stands for, such as 13090: the last of the headers' major version, which
+/// a driver of the first, 13000, runs.
 extern const int kRuntimeVersion;
 
 /// Back to the state of a process that has not called CUDA: two devices, no contexts, no errors, no

@@ -88,7 +88,7 @@ State& state() {
 
 cudaError_t usable(Lock& /*lock*/) {
   const State& all = state();
-  if (all.driver_version / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
+  if (all.driver_version / 1000 < kRuntimeVersion / 1000) return cudaErrorInsufficientDriver;
   return all.device_count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
@@ -122,7 +122,7 @@ void shake(Lock& lock) {
   for (auto i = number / 8 % 16; i > 0; --i) std::this_thread::yield();
 }
 
-const int kRuntimeVersion = CUDART_VERSION;
+const int kRuntimeVersion = CUDART_VERSION / 1000 * 1000 + 90;
 
 void reset() {
   State& all = state();
@@ -155,7 +155,7 @@ void reset() {
   all.pageable_copies = 0;
   all.calls_in_host_functions = 0;
   all.device_count = 2;
-  all.driver_version = CUDART_VERSION;
+  all.driver_version = kRuntimeVersion;
   all.device_memory = std::size_t{1} << 30;
   all.unloading = false;
   all.initialised = false;

@@ -143,7 +143,7 @@ struct State {
   std::uint64_t generation = 0;      // counts reset()
 
   int device_count = 2;
-  int driver_version = CUDART_VERSION;
+  int driver_version = kRuntimeVersion;
   std::size_t device_memory = std::size_t{1} << 30;
   bool unloading = false;
   bool initialised = false;  // by cuInit, or by the runtime
