@@ -1,20 +1,26 @@
 #include "leat/feeder/plan/apportion.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 
 namespace leat::feeder {
+
+std::string weight_text(double weight) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", weight);
+  return text.data();
+}
 
 std::vector<std::uint64_t> integer_weights(std::span<const double> weights) {
   double largest = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] >= 0) || std::isinf(weights[i])) {  // true for NaN
-      throw std::invalid_argument("weight " + std::to_string(i) + " is " +
-                                  std::to_string(weights[i]) +
+      throw std::invalid_argument("weight " + std::to_string(i) + " is " + weight_text(weights[i]) +
                                   "; a weight is 0 or a positive number");
     }
     largest = std::max(largest, weights[i]);

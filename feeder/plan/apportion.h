@@ -14,12 +14,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace leat::feeder {
 
 /// An unsigned integer of 128 bits.
 __extension__ using Uint128 = unsigned __int128;
+
+/// A weight, for messages: "0.25", "1e-09".
+[[nodiscard]] std::string weight_text(double weight);
 
 /// Returns the weights as integers: exact for the largest, to 2^-53 of it for the others. Throws
 /// std::invalid_argument, with its place, for a weight that is negative, infinite or not a number,

@@ -73,9 +73,8 @@ std::vector<std::uint64_t> counts_of(const PartList& list, const std::vector<dou
   for (std::size_t k = 0; k < list.size(); ++k) {
     const bool is_wanted = weights.empty() ? integers[k] > 0 : weights[k] > 0;
     if (!is_wanted) continue;
-    const std::string what =
-        (weights.empty() ? "the size" : "weight " + std::to_string(weights[k])) + " of " +
-        list.name(k) + when;
+    const std::string what = (weights.empty() ? "the size" : "weight " + weight_text(weights[k])) +
+                             " of " + list.name(k) + when;
     if (list[k].size() == 0) refuse_mixture(what + ", is above 0, but the part has no samples");
     if (counts[k] == 0) {
       refuse_mixture(what + ", gives no sample in an epoch of " + std::to_string(samples) +

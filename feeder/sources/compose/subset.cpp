@@ -89,7 +89,7 @@ std::deque<Subset> split(const Dataset& from, std::span<const double> parts, std
   std::uint64_t first = 0;
   for (std::size_t j = 0; j < counts.size(); ++j) {
     if (counts[j] == 0) {
-      refuse_composition("split", "part " + std::to_string(j) + ", of " + std::to_string(parts[j]) +
+      refuse_composition("split", "part " + std::to_string(j) + ", of " + weight_text(parts[j]) +
                                       ", has none of the " + std::to_string(from.size()) +
                                       " samples of \"" + std::string(from.name()) +
                                       "\"; leave it out");

@@ -19,7 +19,7 @@ double sum_of(std::span<const double> weights) {
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] >= 0) || std::isinf(weights[i])) {  // true for NaN
-      refuse_weighted("weight " + std::to_string(i) + " is " + std::to_string(weights[i]) +
+      refuse_weighted("weight " + std::to_string(i) + " is " + weight_text(weights[i]) +
                       "; a weight is 0 or a positive number");
     }
     sum += weights[i];

@@ -219,6 +219,7 @@ TEST(Mixture, WhatCannotBeMixedIsRefused) {
   expect_refused(
       {{a, .999}, {b, .001}}, {.samples = 10},
       {"weight 0.001", "of part 1, \"b\"", "gives no sample in an epoch of 10", "raise `samples`"});
+  expect_refused({{a, 1}, {b, 1e-9}}, {}, {"weight 1e-09 of part 1"});
   expect_refused({{a, 1}, {none, 1}}, {}, {"part 1, \"none\"", "the part has no samples"});
   expect_refused({{a, 1}}, {.samples = 0}, {"`samples` is 0"});
   expect_refused({{a, 1}, {b, 1}}, {.stages = {{3, {1}}}}, {"stage 0", "1 weights for 2 parts"});
