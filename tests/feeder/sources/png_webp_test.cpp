@@ -175,7 +175,7 @@ TEST(Png, AfterAnErrorTheNextImageIsRead) {
   }
 }
 
-// Before anything is allocated: the process has not the memory.
+// Of a changed header, whose checksum is wrong: so libpng has not been asked.
 TEST(Png, AHeaderOfTooManyPixelsIsAnErrorBeforeAnythingIsAllocated) {
   LEAT_NEEDS_PNG();
   std::string image = known_image_named("rgb8.png").image;
