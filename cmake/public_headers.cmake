@@ -15,11 +15,14 @@ file(
   "${PROJECT_SOURCE_DIR}/pipeline/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
-foreach(source cifar10 columns columns/arrow_abi files fixed_records function image jpeg_options memory mnist npy_files
-        token_shards web_dataset web_part
+foreach(source cifar10 files fixed_records function image jpeg_options memory mnist token_shards web_dataset
+        web_part
 )
   list(APPEND leat_public_headers feeder/sources/${source}.h)
 endforeach()
+list(APPEND leat_public_headers feeder/sources/columns.h feeder/sources/columns/arrow_abi.h
+     feeder/sources/npy_files.h
+)
 list(REMOVE_ITEM leat_public_headers csp/explore.h) # of leat_csp_explore, which is for tests
 if(NOT LEAT_WITH_BOOST_FIBER)
   list(REMOVE_ITEM leat_public_headers csp/boost_fiber.h)
