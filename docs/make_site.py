@@ -26,8 +26,8 @@ CONTENTS = [  # the site's sections, in order
     ("Guide", ["docs/guide/index.md"] + [f"docs/guide/{name}.md" for name in (
         "architecture", "channels", "time", "devices", "prefetcher", "order", "failures", "overlap")]),
     ("How-to", ["docs/how-to/index.md"] + [f"docs/how-to/{name}.md" for name in (
-        "plug-in", "python", "dataloader", "several-devices", "data-parallel", "schedules", "pipeline", "checkpoint", "sockets", "watch",
-        "deadlock", "explore", "boost-fiber", "install", "debug")]),
+        "plug-in", "python", "dataloader", "columns", "several-devices", "data-parallel", "schedules", "pipeline", "checkpoint", "sockets",
+        "watch", "deadlock", "explore", "boost-fiber", "install", "debug")]),
     ("Reference", []),
     ("Inside", ["csp/README.md", "gpu/README.md", "gpu/cuda/README.md", "feeder/README.md", "comm/README.md",
                 "pipeline/README.md", "overlap/README.md", "python/README.md"]),
