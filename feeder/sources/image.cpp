@@ -118,10 +118,11 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
   switch (options.fit) {
     case Fit::kExact:
       if (width != out_width || height != out_height) {
-        throw ImageError("an image", "it is " + std::to_string(height) + " x " + std::to_string(width) +
-                            " pixels, declared are " + std::to_string(out_height) + " x " +
-                            std::to_string(out_width),
-                        "declare another Fit than kExact, or resize the images beforehand");
+        throw ImageError("an image",
+                         "it is " + std::to_string(height) + " x " + std::to_string(width) +
+                             " pixels, declared are " + std::to_string(out_height) + " x " +
+                             std::to_string(out_width),
+                         "declare another Fit than kExact, or resize the images beforehand");
       }
       [[fallthrough]];
     case Fit::kStretch:
@@ -133,10 +134,11 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
       const std::uint64_t longer =
           std::uint64_t{shorter} * std::max(width, height) / std::min(width, height);
       if (longer > std::uint64_t{1} << 20) {
-        throw ImageError("an image", "its sides, " + std::to_string(width) + " and " + std::to_string(height) +
-                            ", are too different to make the shorter one " +
-                            std::to_string(shorter),
-                        "leave the image out");
+        throw ImageError("an image",
+                         "its sides, " + std::to_string(width) + " and " + std::to_string(height) +
+                             ", are too different to make the shorter one " +
+                             std::to_string(shorter),
+                         "leave the image out");
       }
       const auto longer_side = static_cast<std::uint32_t>(longer);
       resize.x = centered(width, width <= height ? shorter : longer_side, out_width);

@@ -214,9 +214,7 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
                         Sample& out) const {
   const WebPart& how = parts_[part];
   switch (how.kind) {
-    case WebPart::kImage:
-      try {
-        read_image(data, how.image, out, part);
+    case WebPart::kImage: try { read_image(data, how.image, out, part);
       } catch (const ImageError& error) {
         fail(place, error.problem(), error.advice());
       }

@@ -55,7 +55,18 @@ _Stream._fields_ = [
     ("release", ctypes.c_void_p),
     ("private_data", ctypes.c_void_p),
 ]
-_FORMATS = {"i1": "c", "u1": "C", "i2": "s", "u2": "S", "i4": "i", "u4": "I", "i8": "l", "u8": "L", "f4": "f", "f8": "g"}
+_FORMATS = {
+    "i1": "c",
+    "u1": "C",
+    "i2": "s",
+    "u2": "S",
+    "i4": "i",
+    "u4": "I",
+    "i8": "l",
+    "u8": "L",
+    "f4": "f",
+    "f8": "g",
+}
 
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype = ctypes.py_object

@@ -16,7 +16,9 @@ def save(file: pathlib.Path, array: Any, version: tuple[int, int] = (1, 0)) -> N
         np.lib.format.write_array(out, array, version)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?", "M8[ns]", "m8[D]"])
+@pytest.mark.parametrize(
+    "dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?", "M8[ns]", "m8[D]"]
+)
 def test_files_are_shards_of_an_array(tmp_path: pathlib.Path, dtype: str) -> None:
     array = np.arange(24).reshape(6, 2, 2).astype(dtype)
     for version, (begin, end) in zip(((1, 0), (2, 0), (3, 0)), ((0, 1), (1, 1), (1, 6)), strict=True):
@@ -77,7 +79,9 @@ def test_ragged_arrays_have_the_lengths_that_offsets_say(dtype: str) -> None:
     values[0] = 77
     assert data[0]["x"][0, 0] == 77  # no copy
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(data))[2]["x"], values[3:])
-    batch = next(iter(leat.Prefetcher(data, "cpu", batch_size=3, order="sequential", pad_to="batch", framework="numpy")))
+    batch = next(
+        iter(leat.Prefetcher(data, "cpu", batch_size=3, order="sequential", pad_to="batch", framework="numpy"))
+    )
     assert np.asarray(batch["x"]).shape == (3, 7, 2)
 
 

@@ -45,7 +45,9 @@ class TestByHand:
         assert values_of(data, "x") == [0, 1, 2, 3, 4]
         assert texts_of(data, "name") == ["", "row 1", "row 2row 2", "", "row 4"]
 
-    @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"])
+    @pytest.mark.parametrize(
+        "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+    )
     def test_numbers_of_each_type(self, dtype: str) -> None:
         x = np.array([1, 200, 3]).astype(dtype)
         data = leat.Columns(Table([{"x": x}]))
@@ -54,7 +56,11 @@ class TestByHand:
 
     def test_a_prefetcher_reads_it(self) -> None:
         data = leat.Columns(by_hand(100))
-        x = [int(i) for batch in leat.Prefetcher(data, "cpu", batch_size=7, last_batch="partial", seed=3) for i in np.asarray(batch["x"])]
+        x = [
+            int(i)
+            for batch in leat.Prefetcher(data, "cpu", batch_size=7, last_batch="partial", seed=3)
+            for i in np.asarray(batch["x"])
+        ]
         assert sorted(x) == list(range(100))
 
     def test_memory_is_not_copied_and_released_at_the_end(self) -> None:
@@ -133,7 +139,10 @@ class TestPyarrow:
         base = np.arange(12)
         table = pa.table(
             {
-                **{f"x{t}": pa.array(base.astype(t)) for t in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")},
+                **{
+                    f"x{t}": pa.array(base.astype(t))
+                    for t in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+                },
                 "bool": pa.array(base % 3 == 0),
                 "date": pa.array(base.astype(np.int32)).cast(pa.date32()),
                 "time": pa.array(base, pa.time64("us")),
@@ -193,7 +202,10 @@ class TestPyarrow:
         assert values_of(data, "l") == [[1, -1], [], [2]]
         assert values_of(leat.Columns(table.select(["x"]).slice(2)), "x") == [3.0]
 
-    @pytest.mark.parametrize("type_", ["null()", "decimal128(5)", "map_(pa.int8(), pa.int8())", "list_(pa.string())", "struct({'a': pa.int8()})"])
+    @pytest.mark.parametrize(
+        "type_",
+        ["null()", "decimal128(5)", "map_(pa.int8(), pa.int8())", "list_(pa.string())", "struct({'a': pa.int8()})"],
+    )
     def test_types_that_are_no_field(self, type_: str) -> None:
         table = self.pa.table({"x": self.pa.array([], eval(f"pa.{type_}", {"pa": self.pa}))})
         with pytest.raises(leat.Error, match='column "x" of columns: .*; '):
@@ -264,8 +276,16 @@ class TestPyarrow:
 def test_polars() -> None:
     pl = pytest.importorskip("polars", reason="polars is not installed")
     frame = pl.DataFrame(
-        {"x": [1, 2, 3], "text": ["a", "more than twelve bytes", ""], "l": [[1], [], [2, 3]], "flag": [True, False, True]}
-    ).with_columns(kind=pl.Series(["u", "v", "u"], dtype=pl.Categorical), pair=pl.Series([[1, 2], [3, 4], [5, 6]], dtype=pl.Array(pl.Int32, 2)))
+        {
+            "x": [1, 2, 3],
+            "text": ["a", "more than twelve bytes", ""],
+            "l": [[1], [], [2, 3]],
+            "flag": [True, False, True],
+        }
+    ).with_columns(
+        kind=pl.Series(["u", "v", "u"], dtype=pl.Categorical),
+        pair=pl.Series([[1, 2], [3, 4], [5, 6]], dtype=pl.Array(pl.Int32, 2)),
+    )
     data = leat.Columns(pl.concat([frame, frame.slice(1)], rechunk=False))
     assert values_of(data, "x") == [1, 2, 3, 2, 3]
     assert texts_of(data, "text") == ["a", "more than twelve bytes", "", "more than twelve bytes", ""]
@@ -279,7 +299,14 @@ def test_polars() -> None:
 def test_pandas() -> None:
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     pytest.importorskip("pyarrow", reason="pandas needs pyarrow for __arrow_c_stream__")
-    frame = pd.DataFrame({"x": [1.5, 2.5], "kind": pd.Categorical(["b", "a"]), "text": ["p", "qq"], "when": pd.to_datetime(["1970-01-02", "1970-01-03"]).as_unit("ns")})
+    frame = pd.DataFrame(
+        {
+            "x": [1.5, 2.5],
+            "kind": pd.Categorical(["b", "a"]),
+            "text": ["p", "qq"],
+            "when": pd.to_datetime(["1970-01-02", "1970-01-03"]).as_unit("ns"),
+        }
+    )
     data = leat.Columns(frame)
     assert values_of(data, "x") == [1.5, 2.5]
     assert [data.categories("kind")[code] for code in values_of(data, "kind")] == ["b", "a"]
@@ -310,7 +337,13 @@ class TestHuggingFace:
         return self.datasets.load_from_disk(tmp_path / "saved")
 
     def test_its_order_is_taken(self, dataset: Any) -> None:
-        for one in (dataset, dataset.select([5, 3, 99]), dataset.shuffle(seed=1), dataset.train_test_split(0.2, seed=2)["test"], dataset.select(range(7, 20))):
+        for one in (
+            dataset,
+            dataset.select([5, 3, 99]),
+            dataset.shuffle(seed=1),
+            dataset.train_test_split(0.2, seed=2)["test"],
+            dataset.select(range(7, 20)),
+        ):
             data = leat.Columns(one)
             assert values_of(data, "x") == one["x"][:]
             assert texts_of(data, "label") == one["label"][:]
@@ -328,7 +361,9 @@ class TestHuggingFace:
 
     def test_arrays_need_their_shape(self) -> None:
         features = self.datasets.Features({"a": self.datasets.Array2D((2, 3), "float32")})
-        made = self.datasets.Dataset.from_dict({"a": [np.arange(6).reshape(2, 3) + i for i in range(4)]}, features=features)
+        made = self.datasets.Dataset.from_dict(
+            {"a": [np.arange(6).reshape(2, 3) + i for i in range(4)]}, features=features
+        )
         with pytest.raises(leat.Error, match="shapes"):
             leat.Columns(made)
         data = leat.Columns(made, shapes={"a": (2, 3)})

@@ -15,7 +15,16 @@ import time
 import numpy as np
 import pyarrow as pa
 
-COLUMNS = {"number": "int64", "a": "int64", "b": "int32", "c": "float64", "d": "float32", "e": "float32", "f": "uint8", "g": "int16"}
+COLUMNS = {
+    "number": "int64",
+    "a": "int64",
+    "b": "int32",
+    "c": "float64",
+    "d": "float32",
+    "e": "float32",
+    "f": "uint8",
+    "g": "int16",
+}
 BATCH, CHECKED, OPENED = 1024, 20, 9
 
 
@@ -31,6 +40,7 @@ def resident():
 
 def batches_of_leat(table, _processes):
     import leat
+
     times, before = [], resident()
     for _ in range(OPENED):
         begin = time.perf_counter()
@@ -45,6 +55,7 @@ def batches_of_leat(table, _processes):
 def batches_of_torch(table, processes):
     import datasets
     import torch
+
     data = datasets.Dataset(datasets.table.InMemoryTable(table)).with_format("numpy")
     return torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True, num_workers=processes), {}
 

@@ -1,10 +1,13 @@
-// Arrow's bitmaps: bit i is bit i % 8 of byte i / 8.
+// The buffers of Arrow's arrays, and bitmaps: bit i is bit i % 8 of byte i / 8.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "leat/feeder/sources/columns/arrow_abi.h"
 
 namespace leat::feeder {
 
@@ -14,6 +17,18 @@ template <class T>
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
+}
+
+/// Returns buffer `i` < n_buffers.
+[[nodiscard]] inline const std::byte* arrow_buffer(const ArrowArray& array,
+                                                   std::int64_t i) noexcept {
+  return static_cast<const std::byte*>(array.buffers[i]);
+}
+
+/// Returns whether two arrays of a type without children are the same one, exported twice.
+[[nodiscard]] inline bool is_same_memory(const ArrowArray& a, const ArrowArray& b) noexcept {
+  return a.length == b.length && a.offset == b.offset && a.n_buffers == b.n_buffers &&
+         std::equal(a.buffers, a.buffers + a.n_buffers, b.buffers);
 }
 
 /// Returns bit `i`.

@@ -15,16 +15,6 @@ namespace {
 constexpr std::uint64_t kViewBytes = 16;
 constexpr std::size_t kInlineBytes = 12;  // a view has the bytes themselves, behind their number
 
-const std::byte* arrow_buffer(const ArrowArray& array, std::int64_t i) noexcept {
-  return static_cast<const std::byte*>(array.buffers[i]);
-}
-
-// Whether two arrays of a type without children are the same one, exported twice.
-bool is_same_memory(const ArrowArray& a, const ArrowArray& b) {
-  return a.length == b.length && a.offset == b.offset && a.n_buffers == b.n_buffers &&
-         std::equal(a.buffers, a.buffers + a.n_buffers, b.buffers);
-}
-
 }  // namespace
 
 // The rows, or the slots of a list of variable length: `count` of them, each `per` slots of the
@@ -46,12 +36,14 @@ struct Column::Walk {
 
 Column::Column(const ColumnType& type) : type_(type) {
   for (const ColumnType& values : type.dictionary) dictionary_.emplace_back(values);
+  row_bytes_ = field().bytes();
 }
 
 void Column::add(const ArrowArray& array, std::uint64_t base, std::uint64_t rows, std::uint64_t row,
                  FileMappings& mappings, std::vector<std::size_t>& files) {
   Chunk& chunk = chunks_.emplace_back();
   chunk.row = row;
+  plain_.push_back(nullptr);
   if (rows == 0) return;
   Walk walk{base, 1, rows, mappings, files};
   const ArrowArray* at = &array;
@@ -68,6 +60,8 @@ void Column::add(const ArrowArray& array, std::uint64_t base, std::uint64_t rows
     add_offsets(*at, walk, chunk);
   } else {
     add_values(*at, walk, chunk);
+    const bool is_plain = type_.how == ColumnType::kFixed && type_.leaf.kind != ArrowType::kBits;
+    if (is_plain && chunk.nulls.empty()) plain_.back() = values(chunks_.size() - 1, 0).data();
     if (type_.how == ColumnType::kCodes) unify(*at, chunk, walk);
   }
 }
@@ -301,6 +295,10 @@ bool Column::is_null_row(const Chunk& chunk, std::uint64_t row) const noexcept {
 }
 
 void Column::read(std::size_t number, std::uint64_t row, Sample& out, std::size_t f) const {
+  if (const std::byte* const first = plain_[number]; first != nullptr) {
+    out.copy(f, {first + row * row_bytes_, row_bytes_});
+    return;
+  }
   const Chunk& chunk = chunks_[number];
   switch (type_.how) {
     case ColumnType::kFixed: copy(chunk, {row, row + 1}, out, f); return;
@@ -386,6 +384,7 @@ std::span<const std::byte> Column::values(std::size_t number, std::uint64_t row)
 }
 
 const std::byte* Column::first_touched(std::size_t number, std::uint64_t row) const noexcept {
+  if (plain_[number] != nullptr) return plain_[number] + row * row_bytes_;
   const Chunk& chunk = chunks_[number];
   if (chunk.views != nullptr)
     return arrow_buffer(*chunk.views, 1) + (chunk.begin + row) * kViewBytes;

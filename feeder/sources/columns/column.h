@@ -102,6 +102,8 @@ class Column {
 
   ColumnType type_;
   std::vector<Chunk> chunks_;
+  std::vector<const std::byte*> plain_;  // by chunk: row 0 of what is copied as it lies, or null
+  std::size_t row_bytes_ = 0;            // of such a row
   std::uint64_t longest_ = 0;
   std::vector<Column> dictionary_;               // one, whose rows are the categories of each chunk
   const ArrowArray* last_dictionary_ = nullptr;  // that is no repetition

@@ -20,14 +20,14 @@ struct Extension {
 };
 // Those of torchvision's ImageFolder, and those of newer formats.
 constexpr std::array kExtensions{
-    Extension{"jpg", ImageFormat::kJpeg},  Extension{"jpeg", ImageFormat::kJpeg},
-    Extension{"png", ImageFormat::kPng},   Extension{"webp", ImageFormat::kWebp},
-    Extension{"bmp", ImageFormat::kOther}, Extension{"ppm", ImageFormat::kOther},
-    Extension{"pgm", ImageFormat::kOther}, Extension{"pbm", ImageFormat::kOther},
-    Extension{"tif", ImageFormat::kOther}, Extension{"tiff", ImageFormat::kOther},
-    Extension{"gif", ImageFormat::kOther}, Extension{"avif", ImageFormat::kOther},
+    Extension{"jpg", ImageFormat::kJpeg},   Extension{"jpeg", ImageFormat::kJpeg},
+    Extension{"png", ImageFormat::kPng},    Extension{"webp", ImageFormat::kWebp},
+    Extension{"bmp", ImageFormat::kOther},  Extension{"ppm", ImageFormat::kOther},
+    Extension{"pgm", ImageFormat::kOther},  Extension{"pbm", ImageFormat::kOther},
+    Extension{"tif", ImageFormat::kOther},  Extension{"tiff", ImageFormat::kOther},
+    Extension{"gif", ImageFormat::kOther},  Extension{"avif", ImageFormat::kOther},
     Extension{"heic", ImageFormat::kOther}, Extension{"heif", ImageFormat::kOther},
-    Extension{"jxl", ImageFormat::kOther}, Extension{"jp2", ImageFormat::kOther},
+    Extension{"jxl", ImageFormat::kOther},  Extension{"jp2", ImageFormat::kOther},
 };
 
 }  // namespace
@@ -82,10 +82,9 @@ void check_pixels(const char* image, std::uint64_t width, std::uint64_t height,
     throw ImageError(image, announced + ", more than 2^20 along a side", "divide it");
   }
   if (width * height > max_pixels) {
-    throw ImageError(image,
-                     announced + ", more than the " + std::to_string(max_pixels) +
-                         " that are accepted",
-                     "if that is so, raise JpegOptions::max_pixels");
+    throw ImageError(
+        image, announced + ", more than the " + std::to_string(max_pixels) + " that are accepted",
+        "if that is so, raise JpegOptions::max_pixels");
   }
 }
 
