@@ -188,7 +188,7 @@ void Column::add_nulls(const ArrowArray& array, const Walk& walk, Chunk& chunk,
     type_.refuse("row " + std::to_string(chunk.row + row_of(chunk, item)) +
                      (chunk.offsets.data == nullptr && walk.per == 1 ? " is null" : " has a null"),
                  type_.how == ColumnType::kImage
-                     ? "leave such rows out"
+                     ? "leave such rows out, or put the bytes of the files into the table"
                      : "leave such rows out, or say what a null is: fill");
   }
   if (of_rows) {
