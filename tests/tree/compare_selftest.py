@@ -78,11 +78,11 @@ def times(**of):
 def of_feed(good):
     def rounds(value):
         return [value / 2, value, value * 2]
-    ours = {row.problem: (80 if row.likeness else 100) * row.ratio for row in feed.ROWS if row.ratio}
+    ours = {row.problem: (80 if row.likeness else 100) * row.ratio for row in feed.ROWS if row.ratio and not row.own}
     values = {row: {"leat a": [1e9], "leat b": rounds(bound + (0.1 if good else -0.1)), "torch lucky/0": [1e9],
                     "torch slices/0": rounds(100), "grain pillow/0": rounds(80)} for row, bound in ours.items()}
-    files, tars, least = feed.FOLDER
-    values[files] = {"leat b": rounds(least * values[tars]["leat b"][1] + (0.1 if good else -0.1))}
+    for row, against, least in (feed.FOLDER, *((row.problem, row.against, row.ratio) for row in feed.ROWS if row.own)):
+        values[row] = {"leat b": rounds(least * values[against]["leat b"][1] + (0.1 if good else -0.1))}
     late = {"p50_us": [1.9 if good else 2.1], "p99_us": [49e3 if good else 51e3]}
     return {**values, **{f"host time, {name}": late for names in feed.LATENCIES.values() for name in names}}
 
@@ -122,7 +122,7 @@ for suite, rows in ((csp.Suite, csp.BY_KEY), (comm.Suite, comm.Suite.rows), (pip
         one for one in suite.asked if not any(re.fullmatch(one.rows, row) for row in rows)], [])
 both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Example, lambda good: {
     "a": times(leat=1990 if good else 2010, go=3000, tbb=3000 if good else 100, best=1), "b": times(leat=1e9)}, 3)
-both_sides("feed", feed.Suite, of_feed, 9 + 1 + 5)
+both_sides("feed", feed.Suite, of_feed, 9 + 1 + 3 + 5)
 both_sides("gpu", gpu.Suite, of_gpu, 3 + 6 + 3 + 2, {"device": "cuda:0"})
 both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 2 + 3 + 2 * len(python_datasets.TRANSFORM) + 2 + 4 + 3)
 both_sides("wire", wire.Suite, lambda good: {f"4 hosts, {policy}": {"step": [1, ms, 1e9], "link model": [100]} for policy, ms in (
