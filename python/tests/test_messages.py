@@ -11,6 +11,7 @@ import leat
 import leat.errors
 import numpy as np
 import pytest
+from arrow_stream import Table
 from samples import write_web
 
 NUMBERS: list[Any] = [None, True, 0, -1, 1.5, 10**30]
@@ -26,6 +27,7 @@ FOLDER = pathlib.Path(KEPT.name)
 write_web(FOLDER / "a.tar", range(2))
 WEB = leat.WebDataset(FOLDER / "*.tar")
 FIELD = leat.Field("x", "uint8")
+TABLE = Table([{"x": np.arange(3)}])
 
 # Each public function, with one argument that is wrong. (What names files gets none, or a folder.)
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -40,6 +42,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Cifar10": lambda wrong: leat.Cifar10(wrong),
     "Cifar10.split": lambda wrong: leat.Cifar10(FOLDER, wrong),
     "Cifar100.label": lambda wrong: leat.Cifar100(FOLDER, label=wrong),
+    "Columns": lambda wrong: leat.Columns(wrong),
+    "Columns.shapes": lambda wrong: leat.Columns(TABLE, shapes=wrong),
+    "Columns.shapes.shape": lambda wrong: leat.Columns(TABLE, shapes={"x": wrong}),
+    "Columns.fill": lambda wrong: leat.Columns(TABLE, fill=wrong),
+    "Columns.fill.value": lambda wrong: leat.Columns(TABLE, fill={"x": wrong}),
+    "Columns.images": lambda wrong: leat.Columns(TABLE, images=wrong),
+    "Columns.categories": lambda wrong: leat.Columns(TABLE).categories(wrong),
     "DataLoader": lambda wrong: leat.DataLoader([1], num_workers=wrong),
     "DataLoader.device": lambda wrong: leat.DataLoader([1], device=wrong),
     "DataLoader.load_state_dict": lambda wrong: leat.DataLoader([1]).load_state_dict(wrong),
@@ -62,6 +71,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Live": lambda wrong: leat.Live(batches=wrong),
     "Mnist": lambda wrong: leat.Mnist(wrong),
     "Mnist.split": lambda wrong: leat.Mnist(FOLDER, wrong),
+    "Npy": lambda wrong: leat.Npy(wrong),
+    "Npy.fields": lambda wrong: leat.Npy(x=wrong),
+    "Npy.name": lambda wrong: leat.Npy({"x": FOLDER}, name=wrong),
     "Packing": lambda wrong: leat.Packing(wrong),
     "Prefetcher": lambda wrong: leat.Prefetcher(wrong, "cpu", batch_size=4),
     "Prefetcher.device": lambda wrong: leat.Prefetcher(DATA, wrong, batch_size=4),
@@ -71,6 +83,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Prefetcher.epoch": lambda wrong: FEED.epoch(wrong),
     "Prefetcher.state_dict": lambda wrong: FEED.state_dict(in_hand=wrong),
     "Prefetcher.load_state_dict": lambda wrong: FEED.load_state_dict(wrong),
+    "Ragged": lambda wrong: leat.InMemory(x=leat.Ragged(wrong, [0, 1])),
+    "Ragged.offsets": lambda wrong: leat.InMemory(x=leat.Ragged(np.zeros(3), wrong)),
     "Stats.what_if": lambda wrong: STATS.what_if(workers=wrong),
     "Tensor.__array__": lambda wrong: TENSOR.__array__(copy=wrong),
     "Tensor.__dlpack__": lambda wrong: TENSOR.__dlpack__(stream=wrong),
