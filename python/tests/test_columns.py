@@ -76,6 +76,12 @@ class TestByHand:
         gc.collect()
         assert sorted(table.released) == ["array", "array", "schema", "stream"]
 
+    def test_a_release_by_python_code_leaves_the_exception(self) -> None:
+        table = by_hand()
+        with pytest.raises(KeyError, match="none"):
+            leat.Columns(table).categories("none")
+        assert table.released[-1] == "stream"
+
     def test_nulls_are_refused_or_filled(self) -> None:
         table = Table([{"x": np.arange(3), "name": ["a", None, "c"]}])
         with pytest.raises(leat.Error, match='column "name" of columns: row 1 is null; .*fill'):

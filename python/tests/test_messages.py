@@ -11,6 +11,7 @@ import leat
 import leat.errors
 import numpy as np
 import pytest
+from arrow_stream import Table
 from samples import write_web
 
 NUMBERS: list[Any] = [None, True, 0, -1, 1.5, 10**30]
@@ -27,6 +28,7 @@ write_web(FOLDER / "a.tar", range(2))
 WEB = leat.WebDataset(FOLDER / "*.tar")
 FILES = leat.Files(["x", "y"])
 FIELD = leat.Field("x", "uint8")
+TABLE = Table([{"x": np.arange(3)}])
 
 # Each public function, with one argument that is wrong. (What names files gets none, or a folder.)
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -41,6 +43,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Cifar10": lambda wrong: leat.Cifar10(wrong),
     "Cifar10.split": lambda wrong: leat.Cifar10(FOLDER, wrong),
     "Cifar100.label": lambda wrong: leat.Cifar100(FOLDER, label=wrong),
+    "Columns": lambda wrong: leat.Columns(wrong),
+    "Columns.shapes": lambda wrong: leat.Columns(TABLE, shapes=wrong),
+    "Columns.shapes.shape": lambda wrong: leat.Columns(TABLE, shapes={"x": wrong}),
+    "Columns.fill": lambda wrong: leat.Columns(TABLE, fill=wrong),
+    "Columns.fill.value": lambda wrong: leat.Columns(TABLE, fill={"x": wrong}),
+    "Columns.images": lambda wrong: leat.Columns(TABLE, images=wrong),
+    "Columns.categories": lambda wrong: leat.Columns(TABLE).categories(wrong),
     "Concat": lambda wrong: leat.Concat(wrong),
     "Concat.part": lambda wrong: leat.Concat([DATA, wrong]),
     "DataLoader": lambda wrong: leat.DataLoader([1], num_workers=wrong),
@@ -80,6 +89,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Mixture.shuffle": lambda wrong: leat.Mixture([DATA], shuffle=wrong),
     "Mnist": lambda wrong: leat.Mnist(wrong),
     "Mnist.split": lambda wrong: leat.Mnist(FOLDER, wrong),
+    "Npy": lambda wrong: leat.Npy(wrong),
+    "Npy.fields": lambda wrong: leat.Npy(x=wrong),
+    "Npy.name": lambda wrong: leat.Npy({"x": FOLDER}, name=wrong),
     "Numbered": lambda wrong: leat.Numbered(wrong),
     "Packing": lambda wrong: leat.Packing(wrong),
     "Prefetcher": lambda wrong: leat.Prefetcher(wrong, "cpu", batch_size=4),
@@ -90,6 +102,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Prefetcher.epoch": lambda wrong: FEED.epoch(wrong),
     "Prefetcher.state_dict": lambda wrong: FEED.state_dict(in_hand=wrong),
     "Prefetcher.load_state_dict": lambda wrong: FEED.load_state_dict(wrong),
+    "Ragged": lambda wrong: leat.InMemory(x=leat.Ragged(wrong, [0, 1])),
+    "Ragged.offsets": lambda wrong: leat.InMemory(x=leat.Ragged(np.zeros(3), wrong)),
     "Stats.what_if": lambda wrong: STATS.what_if(workers=wrong),
     "Subset": lambda wrong: leat.Subset(DATA, wrong),
     "Subset.dataset": lambda wrong: leat.Subset(wrong, [0]),

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "leat/feeder/sources/columns/bits.h"
-#include "leat/feeder/sources/jpeg.h"
+#include "leat/feeder/sources/images/image_error.h"
 #include "leat/feeder/sources/read_image.h"
 
 namespace leat::feeder {
@@ -322,9 +322,8 @@ void Column::read(std::size_t number, std::uint64_t row, Sample& out, std::size_
     }
     case ColumnType::kImage:
       try {
-        JpegDecoder decoder(type_.image.jpeg);
-        read_image(bytes_of(chunk, row), type_.image, decoder, out, f);
-      } catch (const JpegError& error) {
+        read_image(bytes_of(chunk, row), type_.image, out, f);
+      } catch (const ImageError& error) {
         type_.refuse("row " + std::to_string(chunk.row + row) + ": " + error.problem(),
                      error.advice());
       }

@@ -7,7 +7,6 @@
 #include "leat/feeder/sources/columns.h"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -66,7 +65,11 @@ std::shared_ptr<ArrowTable> table_of(nb::handle table) {
   const nb::object capsule = table.attr(kMethod)();
   void* const stream = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
   if (stream == nullptr) throw nb::python_error();
-  return std::make_shared<ArrowTable>(*static_cast<ArrowArrayStream*>(stream));
+  // A release() that runs Python code may not find the exception that its object is dropped by.
+  return {new ArrowTable(*static_cast<ArrowArrayStream*>(stream)), [](ArrowTable* released) {
+            const nb::error_scope pending;
+            delete released;
+          }};
 }
 
 // The columns of a datasets.Dataset that its format has, in the table's order.
@@ -165,17 +168,19 @@ void bind_columns(nb::module_& module) {
           "empty); `images`, how an image is decoded: jpeg_image(column, ...).")
       .def(
           "categories",
-          [](const Columns& self, const std::string& name) {
+          [](const Columns& self, nb::handle wanted) {
+            const std::string name = to_text(wanted);
             const auto field = std::ranges::find(self.fields(), name, &feeder::Field::name);
-            if (field == self.fields().end()) {
-              throw nb::key_error(("leat: there is no column " + name).c_str());
+            if (field == self.fields().end() || !nb::isinstance<nb::str>(wanted)) {
+              throw nb::key_error(
+                  ("leat: there is no column " + to_text(nb::repr(wanted))).c_str());
             }
             nb::list texts;
             const auto number = static_cast<std::size_t>(field - self.fields().begin());
             for (const std::string& text : self.categories(number)) texts.append(to_str(text));
             return texts;
           },
-          nb::arg("name"), nb::sig("def categories(self, name: str) -> list[str]"),
+          nb::arg("name").none(), nb::sig("def categories(self, name: str) -> list[str]"),
           "What the codes of a dictionary's column stand for; [] if it has none of strings.");
 }
 

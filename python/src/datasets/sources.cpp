@@ -130,6 +130,7 @@ void make_npy(Npy* self, const nb::args& args, const nb::kwargs& kwargs) {
   std::string name;
   if (args.size() > 0 && !nb::isinstance<nb::dict>(args[0])) {
     Arguments given("Npy", {"files"}, args, kwargs);
+    given.require({"files"});
     const FilePatterns files = given.files("files");
     given.read("name", name);
     given.end();
@@ -146,6 +147,7 @@ void make_npy(Npy* self, const nb::args& args, const nb::kwargs& kwargs) {
     std::vector<NpyArrays> all;
     for (const nb::handle key : arrays) {
       const std::string field = to_text(key);
+      given.require({field.c_str()});  // None stands for nothing
       all.push_back({field, given.files(field.c_str())});
     }
     construct(self, all, name);
