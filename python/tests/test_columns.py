@@ -124,7 +124,7 @@ class TestByHand:
             ({"fill": 3}, TypeError, "a dict by the names of columns"),
             ({"shapes": {"x": (2,)}}, ValueError, "2 values"),
             ({"shapes": {"x": ("a",)}}, TypeError, "sequences of int"),
-            ({"images": [leat.class_label("x")]}, TypeError, "jpeg_image"),
+            ({"images": [leat.class_label("x")]}, TypeError, "any_image"),
             ({"rows": 1}, TypeError, "rows"),
         ],
     )
@@ -272,11 +272,13 @@ class TestPyarrow:
 
     def test_images_as_hugging_face_has_them(self) -> None:
         image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-        file = io.BytesIO()
-        image.fromarray(np.full((6, 8, 3), 100, np.uint8)).save(file, "JPEG")
-        table = self.pa.table({"image": [{"bytes": file.getvalue(), "path": None}], "label": [3]})
-        data = leat.Columns(table, images=[leat.jpeg_image("image", height=6, width=8, fit="exact")])
-        assert np.array_equal(data[0]["image"], np.asarray(image.open(file).convert("RGB")))
+        files = [io.BytesIO(), io.BytesIO()]
+        for file, kind in zip(files, ["JPEG", "PNG"], strict=True):
+            image.fromarray(np.full((6, 8, 3), 100, np.uint8)).save(file, kind)
+        table = self.pa.table({"image": [{"bytes": file.getvalue(), "path": None} for file in files]})
+        data = leat.Columns(table, images=[leat.any_image("image", height=6, width=8, fit="exact")])
+        for row, file in enumerate(files):
+            assert np.array_equal(data[row]["image"], np.asarray(image.open(file).convert("RGB")))
 
 
 def test_polars() -> None:

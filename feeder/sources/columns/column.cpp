@@ -320,9 +320,7 @@ void Column::read(std::size_t number, std::uint64_t row, Sample& out, std::size_
       out.copy(f, bytes);
       return;
     }
-    case ColumnType::kImage:
-      try {
-        read_image(bytes_of(chunk, row), type_.image, out, f);
+    case ColumnType::kImage: try { read_image(bytes_of(chunk, row), type_.image, out, f);
       } catch (const ImageError& error) {
         type_.refuse("row " + std::to_string(chunk.row + row) + ": " + error.problem(),
                      error.advice());

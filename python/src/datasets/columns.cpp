@@ -116,10 +116,10 @@ ColumnsOptions options_of(Arguments& given) {
     }
   }
   std::vector<WebPart> images;
-  given.read("images", images, "a sequence of leat.jpeg_image(...)");
+  given.read("images", images, "a sequence of leat.any_image(...)");
   for (const WebPart& image : images) {
     if (image.kind != WebPart::kImage) {
-      throw nb::type_error("leat.Columns: images has to be a sequence of leat.jpeg_image(...)");
+      throw nb::type_error("leat.Columns: images has to be a sequence of leat.any_image(...)");
     }
     options.images[image.field.name] = image.image;
   }
@@ -165,7 +165,7 @@ void bind_columns(nb::module_& module) {
                   "'columns') -> None"),
           "By the names of columns: `shapes` of lists whose rows all have one; `fill`, the values "
           "in the places of nulls, which are errors without (a null row of variable length becomes "
-          "empty); `images`, how an image is decoded: jpeg_image(column, ...).")
+          "empty); `images`, how an image is decoded: any_image(column, ...).")
       .def(
           "categories",
           [](const Columns& self, nb::handle wanted) {
