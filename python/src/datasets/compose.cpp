@@ -68,7 +68,7 @@ nb::object items_of(const Arguments& given, const char* name, const char* wanted
 nb::object to_array(const Arguments& given, const char* name, nb::handle object, const char* kinds,
                     const char* wanted) {
   const nb::module_ numpy = nb::module_::import_("numpy");
-  const nb::object array = numpy.attr("asarray")(object);
+  nb::object array = numpy.attr("asarray")(object);
   const bool is_empty = array.attr("size").equal(nb::int_(0));
   const std::string kind = to_text(array.attr("dtype").attr("kind"));
   if (nb::cast<int>(array.attr("ndim")) != 1 ||

@@ -128,7 +128,7 @@ void make_mnist(Mnist* self, const nb::args& args, const nb::kwargs& kwargs) {
 // Npy(files), Npy(x=files, y=files), or Npy({"x": files}, name="...").
 void make_npy(Npy* self, const nb::args& args, const nb::kwargs& kwargs) {
   std::string name;
-  if (args.size() > 0 && !nb::isinstance<nb::dict>(args[0])) {
+  if (!args.empty() && !nb::isinstance<nb::dict>(args[0])) {
     Arguments given("Npy", {"files"}, args, kwargs);
     given.require({"files"});
     const FilePatterns files = given.files("files");
@@ -137,7 +137,7 @@ void make_npy(Npy* self, const nb::args& args, const nb::kwargs& kwargs) {
     construct(self, files, name);
   } else {
     nb::object arrays = nb::borrow(kwargs);
-    if (args.size() > 0) {
+    if (!args.empty()) {
       Arguments given("Npy", {"files"}, args, kwargs);
       arrays = given.take("files");
       given.read("name", name);
