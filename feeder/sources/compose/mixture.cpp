@@ -163,7 +163,7 @@ std::uint64_t Mixture::size() const noexcept { return plan_->samples; }
 Mixture::Place Mixture::at(std::uint64_t index, std::uint64_t seed,
                            std::uint64_t epoch) const noexcept {
   static thread_local Lately<Place, 64> places;  // as many as a reader announces
-  return places.get({plan_->identity, seed, epoch, index}, index,
+  return places.get({{plan_->identity, seed, epoch, index}}, index,
                     [&] { return plan_->at(index, seed, epoch); });
 }
 
@@ -181,7 +181,7 @@ Mixture::Place Mixture::Plan::at(std::uint64_t index, std::uint64_t seed,
   if (!shuffle || parts[part].is_ordered()) return {part, in_pass, pass};
   const std::uint64_t key = key_of(seed_for(seed, "mixture"), part);
   static thread_local Lately<Numbers, 128> lately;
-  const Numbers& few = lately.get({identity, key, pass, in_pass / kTogether}, part, [&] {
+  const Numbers few = lately.get({{identity, key, pass, in_pass / kTogether}}, part, [&] {
     Numbers numbers{};
     const std::uint64_t first = in_pass - in_pass % kTogether;
     const std::size_t count = std::min<std::uint64_t>(kTogether, size - first);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,11 +36,11 @@ class Values final : public Dataset {
   [[nodiscard]] std::uint64_t digest() const noexcept override { return files; }
   void will_read(std::uint64_t index, std::uint64_t seed,
                  std::uint64_t epoch) const noexcept override {
-    hint = {index, seed, epoch};
+    note({index, seed, epoch});
   }
   std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept override {
-    hint = {index, seed, epoch};
+    note({index, seed, epoch});
     return 100 + index;
   }
 
@@ -49,12 +50,22 @@ class Values final : public Dataset {
     std::uint64_t epoch = 0;
     friend bool operator==(const Hint&, const Hint&) = default;
   };
-  mutable Hint hint;  // the latest
+  [[nodiscard]] Hint hint() const {  // the latest
+    const std::scoped_lock lock(mutex_);
+    return hint_;
+  }
   Blocking blocks = Blocking::kNever;
   std::uint64_t files = 0;
   std::function<void(std::uint64_t, Sample&)> on_read;
 
  private:
+  void note(const Hint& hint) const noexcept {
+    const std::scoped_lock lock(mutex_);
+    hint_ = hint;
+  }
+
+  mutable std::mutex mutex_;
+  mutable Hint hint_;
   std::uint64_t size_;
   std::int64_t base_;
   std::string name_;

@@ -162,9 +162,9 @@ TEST(Mixture, ReadsAndHintsOfAPartHaveTheRunsSeedAndEpoch) {
   const Mixture mixture({{a, 1}}, {.samples = 4});
   EXPECT_EQ(value_of(mixture, 3, 5, 6), 0);
   mixture.will_read(3, 5, 6);
-  EXPECT_EQ(a.hint, (Values::Hint{0, 5, 6}));
+  EXPECT_EQ(a.hint(), (Values::Hint{0, 5, 6}));
   EXPECT_EQ(mixture.announce(3, 7, 8), 100U);
-  EXPECT_EQ(a.hint, (Values::Hint{0, 7, 8}));
+  EXPECT_EQ(a.hint(), (Values::Hint{0, 7, 8}));
 }
 
 // What varies by epoch is read as if each pass were an epoch: else two passes in one epoch would
@@ -285,7 +285,7 @@ TEST(Weighted, HintsNumbersAndOriginAreOfTheSampleDrawn) {
   const Weighted drawn(from, weights);
   EXPECT_EQ(drawn.name(), "values, weighted");
   EXPECT_EQ(drawn.announce(1, 5, 6), 102U);
-  EXPECT_EQ(from.hint, (Values::Hint{2, 5, 6}));
+  EXPECT_EQ(from.hint(), (Values::Hint{2, 5, 6}));
   EXPECT_EQ(drawn.origin(1, 5, 6), "number 2 of \"values\"");
   const Numbered numbered(drawn);
   SampleBuffer sample(numbered.fields());

@@ -204,9 +204,9 @@ TEST(Compose, HintsReachThePart) {
   const Subset some(all, {5});
   const Numbered numbered(some);
   numbered.will_read(0, 8, 9);
-  EXPECT_EQ(b.hint, (Values::Hint{1, 8, 9}));
+  EXPECT_EQ(b.hint(), (Values::Hint{1, 8, 9}));
   EXPECT_EQ(numbered.announce(0, 6, 7), 101U);
-  EXPECT_EQ(b.hint, (Values::Hint{1, 6, 7}));
+  EXPECT_EQ(b.hint(), (Values::Hint{1, 6, 7}));
   EXPECT_EQ(numbered.origin(0, 0, 0), "number 5 of \"concat\": number 1 of part 1, \"values\"");
 }
 
