@@ -191,8 +191,9 @@ struct MixtureOptions {
 /// A part whose numbers stand for other samples in each epoch (a mixture, weighted draws) is read
 /// as if each pass were an epoch. One that has an order keeps it.
 ///
-/// Ranks get slices of a batch. A slice with fewer samples than parts may have the same parts for
-/// ever, if the batch is a multiple of the weights' period; the whole batch has all of them.
+/// Ranks get slices of a batch. If the batch is a multiple of the period of the weights, a rank has
+/// the same places of the period for ever, and so may never have some parts; the whole batch has
+/// all of them.
 ///
 /// Cannot be packed: pack a Concat with parts that come several times, or mix windows of a fixed
 /// length (TokenShards).

@@ -33,6 +33,7 @@ bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
 // Returns false if the text is none of a header.
 bool parse(std::string_view text, NpyHeader& header) {
   bool has_shape = false;
+  bool has_order = false;
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   if (!text.starts_with('{')) return false;
   for (text.remove_prefix(1); !text.empty();) {
@@ -42,12 +43,13 @@ bool parse(std::string_view text, NpyHeader& header) {
       header.descr = value.starts_with('[') ? value : unquoted(value).substr(0, kMostName);
     } else if (key == "fortran_order") {
       header.is_fortran = value == "True";
+      has_order = header.is_fortran || value == "False";
     } else if (key == "shape") {
       has_shape = parse_shape(value, header.shape);
       if (!has_shape) return false;
     }
   }
-  return has_shape && !header.descr.empty();
+  return has_shape && has_order && !header.descr.empty();
 }
 
 }  // namespace

@@ -123,6 +123,24 @@ def test_what_is_composed_is_pickled_with_its_parts() -> None:
         assert read(copy, 3, 1) == read(data, 3, 1)
 
 
+def test_what_is_composed_is_pickled_as_it_was_made() -> None:
+    numbers, weights, labels, parts = np.arange(5), np.array([1.0, 0, 0, 0, 1]), np.arange(1), [A, B]
+    stages = [(0, [1.0, 1.0])]
+    made = [
+        leat.Subset(B, numbers),
+        leat.Weighted(B, weights),
+        *leat.split(B, shares := np.array([0.6, 0.4])),
+        leat.Mixture(parts, stages=stages),
+        leat.Concat(parts),
+        leat.Files(["a.png"], labels=labels),
+    ]
+    digests = [one.digest for one in made]
+    numbers[:], weights[:], labels[:], shares[:] = 0, [0, 1, 1, 1, 0], 7, [0.2, 0.8]
+    parts.append(C)
+    stages[0] = (0, [1.0, 2.0])
+    assert [pickle.loads(pickle.dumps(one)).digest for one in made] == digests
+
+
 def test_what_is_composed_holds_its_parts() -> None:
     def make() -> list[leat.Dataset]:
         return [

@@ -115,7 +115,7 @@ void make_subset(Subset* self, const nb::args& args, const nb::kwargs& kwargs) {
     construct(self, from, std::vector(values.data(), values.data() + values.size()));
   }
   hold(self, dataset);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 // A subset refers to the list of all: that has the memory of each.
@@ -132,12 +132,14 @@ nb::list split(const nb::args& args, const nb::kwargs& kwargs) {
   const nb::capsule owner(
       subsets.get(), [](void* freed) noexcept { delete static_cast<std::deque<Subset>*>(freed); });
   std::deque<Subset>& all = *subsets.release();
+  const nb::object args_then = copied(args, true);
+  const nb::object kwargs_then = copied(kwargs, true);
   nb::list found;
   for (std::size_t j = 0; j < all.size(); ++j) {
     const nb::object one = nb::cast(&all[j], nb::rv_policy::reference);
     nb::keep_alive_obj(one, owner);
     nb::keep_alive_obj(one, dataset);
-    nb::setattr(one, "_made_of", nb::make_tuple(args, kwargs, j));
+    nb::setattr(one, "_made_of", nb::make_tuple(args_then, kwargs_then, j));
     found.append(one);
   }
   return found;
@@ -153,7 +155,7 @@ void make_concat(Concat* self, const nb::args& args, const nb::kwargs& kwargs) {
   for (const nb::handle part : datasets) parts.emplace_back(part_of("Concat", part));
   construct(self, parts);
   for (const nb::handle part : datasets) hold(self, part);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 // An int that may be left out.
@@ -209,7 +211,7 @@ void make_mixture(Mixture* self, const nb::args& args, const nb::kwargs& kwargs)
   given.end();
   construct(self, parts, options);
   for (const nb::object& part : held) hold(self, part);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 void make_weighted(Weighted* self, const nb::args& args, const nb::kwargs& kwargs) {
@@ -222,7 +224,7 @@ void make_weighted(Weighted* self, const nb::args& args, const nb::kwargs& kwarg
   given.end();
   construct(self, part_of("Weighted", dataset), std::span(weights), options);
   hold(self, dataset);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 void make_numbered(Numbered* self, const nb::args& args, const nb::kwargs& kwargs) {
@@ -232,7 +234,7 @@ void make_numbered(Numbered* self, const nb::args& args, const nb::kwargs& kwarg
   given.end();
   construct(self, part_of("Numbered", dataset));
   hold(self, dataset);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 }  // namespace

@@ -135,6 +135,24 @@ void bind_field(nb::module_& module) {
 
 }  // namespace
 
+nb::object copied(nb::handle value, bool arrays) {
+  if (PyDict_CheckExact(value.ptr()) != 0) {
+    nb::dict copy;
+    for (const auto& [key, item] : nb::cast<nb::dict>(value)) copy[key] = copied(item, arrays);
+    return copy;
+  }
+  const bool is_tuple = PyTuple_CheckExact(value.ptr()) != 0;
+  if (is_tuple || PyList_CheckExact(value.ptr()) != 0) {
+    nb::list copy;
+    for (const nb::handle item : value) copy.append(copied(item, arrays));
+    return is_tuple ? nb::object(nb::tuple(copy)) : nb::object(copy);
+  }
+  if (arrays && nb::hasattr(value, "__array__")) {
+    return nb::module_::import_("numpy").attr("array")(value);
+  }
+  return nb::borrow(value);
+}
+
 nb::tuple remake(nb::handle maker, nb::handle args, nb::handle kwargs) {
   return nb::make_tuple(nb::module_::import_("leat.readers.remake").attr("remake"),
                         nb::make_tuple(maker, args, kwargs));

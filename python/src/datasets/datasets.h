@@ -25,10 +25,17 @@ void construct(Data* self, Arguments&&... arguments) {
   new (self) Data(std::forward<Arguments>(arguments)...);
 }
 
+/// Copies lists, tuples and dicts in `value`, and arrays in them if `arrays`: the caller may change
+/// them later.
+[[nodiscard]] nanobind::object copied(nanobind::handle value, bool arrays);
+
 /// Notes what `self` was made of, for pickle: the unpickled one is made anew, from the same files.
+/// `arrays`: with copies of arrays.
 template <class Data>
-void remember(Data* self, const nanobind::args& args, const nanobind::kwargs& kwargs) {
-  nanobind::setattr(nanobind::find(self), "_made_of", nanobind::make_tuple(args, kwargs));
+void remember(Data* self, const nanobind::args& args, const nanobind::kwargs& kwargs,
+              bool arrays = false) {
+  nanobind::setattr(nanobind::find(self), "_made_of",
+                    nanobind::make_tuple(copied(args, arrays), copied(kwargs, arrays)));
 }
 
 /// What pickle takes for an object that was made by `maker(*args, **kwargs)`.

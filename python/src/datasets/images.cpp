@@ -68,7 +68,7 @@ void make_files(Files* self, const nb::args& args, const nb::kwargs& kwargs) {
   given.read("name", options.name);
   given.end();
   construct(self, paths, std::move(labels), options);
-  remember(self, args, kwargs);
+  remember(self, args, kwargs, true);
 }
 
 }  // namespace

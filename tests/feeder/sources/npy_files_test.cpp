@@ -134,6 +134,9 @@ TEST_F(NpyFiles, FilesThatCannotBeReadAreTold) {
   }
   expect_contains(error("'<f4'", "(1, 1)", Bytes(4), "True"),
                   {"Fortran's order", "ascontiguousarray"});
+  for (const char* const order : {"true", "1", "Tru3", "'True'"}) {
+    expect_contains(error("'<f4'", "(1, 1)", Bytes(4), order), {"is not {'descr'"});
+  }
   for (const char* const shape : {"()", "(-1,)"}) {
     expect_contains(error("'<f4'", shape, Bytes(4)), {"without a number of samples"});
   }
