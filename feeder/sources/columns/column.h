@@ -81,6 +81,7 @@ class Column {
     std::uint64_t end;
   };
   struct Walk;
+  static constexpr std::uint64_t kViewBytes = 16;
 
   void add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk);
   void add_views(const ArrowArray& array, const Walk& walk, Chunk& chunk);
@@ -91,6 +92,9 @@ class Column {
   void unify(const ArrowArray& codes, Chunk& chunk, const Walk& walk);
   void check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
              const Chunk& chunk) const;
+  void check_extent(std::uint64_t extent, const Walk& walk, const Chunk& chunk) const;
+  [[nodiscard]] const ArrowArray& child_of(const ArrowArray& array, std::size_t i,
+                                           const Chunk& chunk) const;
   [[nodiscard]] std::uint64_t row_of(const Chunk& chunk, std::uint64_t item) const;
   [[nodiscard]] Range range_of(const Chunk& chunk, std::uint64_t row) const;
   [[nodiscard]] std::span<const std::byte> bytes_of(const Chunk& chunk, std::uint64_t row) const;
