@@ -4,38 +4,9 @@
 #include <algorithm>
 
 #include "leat/feeder/sources/columns/bits.h"
+#include "leat/feeder/sources/columns/column_walk.h"
 
 namespace leat::feeder {
-namespace {
-
-constexpr std::uint64_t kMostSlots = std::uint64_t{1} << 48;  // of an array; no memory has more
-constexpr std::uint64_t kMostNarrow = 0x7fff'ffff;            // an offset of 32 bits
-constexpr std::int64_t kMostViewBuffers = std::int64_t{1} << 31;
-
-}  // namespace
-
-// The rows, or the slots of a list of variable length: `count` of them, each `per` slots of the
-// present level, the first from `first` on.
-struct Column::Walk {
-  std::uint64_t first;
-  std::uint64_t per;
-  std::uint64_t count;
-  FileMappings& mappings;
-  std::vector<std::size_t>& files;
-
-  // Whether all these slots are among the first `length`.
-  [[nodiscard]] bool is_within(std::uint64_t length) const noexcept {
-    std::uint64_t end = 0;
-    return !__builtin_mul_overflow(count, per, &end) && !__builtin_add_overflow(end, first, &end) &&
-           end <= length;
-  }
-  void note(const std::byte* data, std::uint64_t from, std::uint64_t bytes) const {
-    if (data != nullptr && bytes > 0) mappings.add({data + from, bytes}, files);
-  }
-  void note_bits(const std::byte* data, std::uint64_t from, std::uint64_t bits) const {
-    note(data, from / 8, (from % 8 + bits + 7) / 8);
-  }
-};
 
 Column::Column(const ColumnType& type) : type_(type) {
   for (const ColumnType& values : type.dictionary) dictionary_.emplace_back(values);
@@ -135,7 +106,7 @@ void Column::add_values(const ArrowArray& array, Walk& walk, Chunk& chunk) const
   add_nulls(*at, walk, chunk, false);
   walk.first += static_cast<std::uint64_t>(at->offset);
   if (type_.leaf.kind == ArrowType::kFixedBytes) {
-    check_extent(static_cast<std::uint64_t>(type_.leaf.extent), walk, chunk);
+    if (!walk.may_have(static_cast<std::uint64_t>(type_.leaf.extent))) fail_chunk(chunk);
     walk.first *= static_cast<std::uint64_t>(type_.leaf.extent);
     walk.per *= static_cast<std::uint64_t>(type_.leaf.extent);
   }
@@ -155,7 +126,7 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
   const std::uint64_t slots = walk.count * walk.per;
   walk.first += static_cast<std::uint64_t>(array.offset);
   if (level.type.kind == ArrowType::kFixedList) {
-    check_extent(level.extent, walk, chunk);
+    if (!walk.may_have(level.extent)) fail_chunk(chunk);
     walk.first *= level.extent;
   } else if (slots > 0) {
     const Offsets offsets{arrow_buffer(array, 1), level.type.is_wide};
@@ -176,30 +147,13 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
 // Throws if the array cannot be one of `type` that has all these slots.
 void Column::check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
                    const Chunk& chunk) const {
-  const bool is_views = type.kind == ArrowType::kViews;
-  const bool has_buffers = array.buffers != nullptr && array.n_buffers >= type.buffers() &&
-                           array.n_buffers <= type.buffers() + (is_views ? kMostViewBuffers : 0);
-  if (!has_buffers || array.offset < 0 || array.length < 0 ||
-      static_cast<std::uint64_t>(array.offset) > kMostSlots ||
-      static_cast<std::uint64_t>(array.length) > kMostSlots ||
-      !walk.is_within(static_cast<std::uint64_t>(array.length)) ||
-      (type.buffers() > 1 && walk.count > 0 && array.buffers[1] == nullptr)) {
-    fail_chunk(chunk);
-  }
-}
-
-// Throws if the numbers of the values within these slots, `extent` each, would be too large.
-void Column::check_extent(std::uint64_t extent, const Walk& walk, const Chunk& chunk) const {
-  const std::uint64_t most = kMostSlots / extent;
-  if (walk.first > most || walk.count * walk.per > most) fail_chunk(chunk);
+  if (!walk.is_within(array, type)) fail_chunk(chunk);
 }
 
 // Returns child `i`, and throws if there is none.
 const ArrowArray& Column::child_of(const ArrowArray& array, std::size_t i,
                                    const Chunk& chunk) const {
-  const bool is_fitting = array.n_children > static_cast<std::int64_t>(i) &&
-                          array.children != nullptr && array.children[i] != nullptr;
-  if (!is_fitting) fail_chunk(chunk);
+  if (!has_child(array, i)) fail_chunk(chunk);
   return *array.children[i];
 }
 

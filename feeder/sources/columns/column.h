@@ -21,6 +21,8 @@
 
 namespace leat::feeder {
 
+struct ColumnWalk;
+
 /// One column. Const functions are thread-safe; the arrays have to outlive it.
 class Column {
  public:
@@ -80,7 +82,7 @@ class Column {
     std::uint64_t begin;
     std::uint64_t end;
   };
-  struct Walk;
+  using Walk = ColumnWalk;
   static constexpr std::uint64_t kViewBytes = 16;
 
   void add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk);
@@ -92,7 +94,6 @@ class Column {
   void unify(const ArrowArray& codes, Chunk& chunk, const Walk& walk);
   void check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
              const Chunk& chunk) const;
-  void check_extent(std::uint64_t extent, const Walk& walk, const Chunk& chunk) const;
   [[nodiscard]] const ArrowArray& child_of(const ArrowArray& array, std::size_t i,
                                            const Chunk& chunk) const;
   [[nodiscard]] std::uint64_t row_of(const Chunk& chunk, std::uint64_t item) const;
