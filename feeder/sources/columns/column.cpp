@@ -52,7 +52,7 @@ void Column::add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk) {
   const std::uint64_t first = chunk.offsets.at(chunk.begin);
   const std::uint64_t last = chunk.offsets.at(chunk.begin + rows);
   chunk.end = is_list ? static_cast<std::uint64_t>(values->length)
-                      : std::min(last, type_.is_wide ? kMostSlots : kMostNarrow);
+                      : std::min(last, type_.is_wide ? kMostArraySlots : kMostNarrow);
   const Offsets::Found found = chunk.offsets.look(chunk.begin, rows, chunk.end);
   if (found.bad) fail_damaged(chunk, *found.bad);
   chunk.end = last;

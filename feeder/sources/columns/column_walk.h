@@ -11,8 +11,8 @@
 
 namespace leat::feeder {
 
-inline constexpr std::uint64_t kMostSlots = std::uint64_t{1} << 48;  // no memory has more
-inline constexpr std::uint64_t kMostNarrow = 0x7fff'ffff;            // an offset of 32 bits
+inline constexpr std::uint64_t kMostArraySlots = std::uint64_t{1} << 48;  // no memory has more
+inline constexpr std::uint64_t kMostNarrow = 0x7fff'ffff;                 // an offset of 32 bits
 inline constexpr std::int64_t kMostViewBuffers = std::int64_t{1} << 31;
 
 /// The rows, or the slots of a list of variable length: `count` of them, each `per` slots of the
@@ -31,7 +31,8 @@ struct ColumnWalk {
                              array.n_buffers <= type.buffers() + more;
     if (!has_buffers || array.offset < 0 || array.length < 0) return false;
     const auto length = static_cast<std::uint64_t>(array.length);
-    if (static_cast<std::uint64_t>(array.offset) > kMostSlots || length > kMostSlots) return false;
+    if (static_cast<std::uint64_t>(array.offset) > kMostArraySlots || length > kMostArraySlots)
+      return false;
     std::uint64_t end = 0;
     if (__builtin_mul_overflow(count, per, &end) || __builtin_add_overflow(end, first, &end)) {
       return false;
@@ -40,7 +41,7 @@ struct ColumnWalk {
   }
   /// Whether slots that are within an array may have `extent` values each.
   [[nodiscard]] bool may_have(std::uint64_t extent) const noexcept {
-    return first <= kMostSlots / extent && count * per <= kMostSlots / extent;
+    return first <= kMostArraySlots / extent && count * per <= kMostArraySlots / extent;
   }
   /// Notes that bytes, or bits, will be read.
   void note(const std::byte* data, std::uint64_t from, std::uint64_t bytes) const {
