@@ -26,6 +26,8 @@ struct ColumnChunks {
 
 namespace {
 
+constexpr std::uint64_t kMostRows = std::uint64_t{1} << 48;  // of a chunk; no memory has more
+
 // The columns' schemas: a stream of anything but structs has one.
 std::span<ArrowSchema* const> columns_of_schema(const ArrowTable& table, ArrowSchema* const& only) {
   if (std::string_view(table.schema().format) != "+s") return {&only, 1};
@@ -61,7 +63,7 @@ ColumnChunks column_chunks_of(const ArrowTable& table, const ColumnsOptions& opt
   check_names(options.images, "images");
   for (const ArrowOwner<ArrowArray>& owner : table.arrays()) {
     const ArrowArray& array = *owner.get();
-    const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(array.length, 0));
+    const auto rows = static_cast<std::uint64_t>(array.length);
     const auto base = static_cast<std::uint64_t>(is_struct ? array.offset : 0);
     std::vector<std::size_t>& files = all.files.emplace_back();
     const std::string chunk = "leat: cannot read chunk " + std::to_string(all.files.size() - 1) +
@@ -70,6 +72,17 @@ ColumnChunks column_chunks_of(const ArrowTable& table, const ColumnsOptions& opt
       throw Error(chunk + "it has " + std::to_string(array.n_children) +
                   " columns, and the schema " + std::to_string(schemas.size()) +
                   "; give chunks of one schema");
+    }
+    const bool has_children =
+        !is_struct || schemas.empty() ||
+        (array.children != nullptr &&
+         std::ranges::none_of(std::span(array.children, schemas.size()),
+                              [](const ArrowArray* child) { return child == nullptr; }));
+    if (!has_children || array.n_buffers < 0 || (array.n_buffers > 0 && array.buffers == nullptr) ||
+        static_cast<std::uint64_t>(array.offset) > kMostRows || rows > kMostRows) {
+      throw Error(chunk +
+                  "it does not fit the stream's schema; look into the program that makes the "
+                  "stream");
     }
     if (is_struct && array.null_count != 0 && array.n_buffers > 0 && array.buffers[0] != nullptr) {
       throw Error(chunk + "it is made of structs that may be null; give a table's columns");
@@ -99,10 +112,28 @@ struct Columns::State {
   std::vector<std::unique_ptr<const GuardedRange>> guards;  // by the number of a mapping
   Blocking blocking = Blocking::kNever;
 
+  void add_chunks(const ColumnsOptions& options, FileMappings& mappings);
   [[nodiscard]] bool has_lost(const std::vector<std::size_t>& files) const noexcept {
     return std::ranges::any_of(files, [&](std::size_t i) { return guards[i]->is_damaged(); });
   }
 };
+
+// Fetches nothing: looks at what `table` and `rows` have.
+void Columns::State::add_chunks(const ColumnsOptions& options, FileMappings& mappings) {
+  chunks = column_chunks_of(*table, options, mappings);
+  if (chunks.columns.empty()) {
+    throw std::invalid_argument("leat: " + options.name + " is a table without columns");
+  }
+  if (rows != nullptr) {
+    row_chunks = column_chunks_of(*rows, {.name = "the rows of " + options.name}, mappings);
+    const std::vector<Column>& columns = row_chunks.columns;
+    if (columns.size() != 1 ||
+        columns[0].field() != Field{columns[0].type().name, DType::kUint64, {}}) {
+      throw std::invalid_argument("leat: the rows of " + options.name + " are no column of uint64");
+    }
+  }
+  guards = mappings.guard();
+}
 
 struct Columns::Place {
   std::size_t chunk;
@@ -119,20 +150,19 @@ Columns::Columns(std::shared_ptr<const ArrowTable> table, std::shared_ptr<const 
   FileMappings mappings;
   state_->table = std::move(table);
   state_->rows = std::move(rows);
-  state_->chunks = column_chunks_of(*state_->table, options, mappings);
-  if (state_->chunks.columns.empty()) {
-    throw std::invalid_argument("leat: " + name_ + " is a table without columns");
+  const auto check = [&] {
+    if (!mappings.has_lost()) return;
+    throw Error("leat: cannot read " + name_ +
+                ": a file that it is mapped from has lost bytes, because it was cut off or because "
+                "of an I/O error; make the file again");
+  };
+  try {
+    state_->add_chunks(options, mappings);
+  } catch (const Error&) {
+    check();  // the cause, if so
+    throw;
   }
-  if (state_->rows != nullptr) {
-    state_->row_chunks =
-        column_chunks_of(*state_->rows, {.name = "the rows of " + name_}, mappings);
-    const std::vector<Column>& columns = state_->row_chunks.columns;
-    if (columns.size() != 1 ||
-        columns[0].field() != Field{columns[0].type().name, DType::kUint64, {}}) {
-      throw std::invalid_argument("leat: the rows of " + name_ + " are no column of uint64");
-    }
-  }
-  state_->guards = mappings.guard();
+  check();
   for (const Column& column : state_->chunks.columns) {
     fields_.push_back(column.field());
     if (column.type().how == ColumnType::kImage) state_->blocking = Blocking::kSeldom;

@@ -65,8 +65,9 @@ class Columns final : public Dataset {
   /// or one of any other type, which is the only column. Values are not looked at, except
   /// bitmaps of columns that may have nulls, and all offsets of columns of variable length. Throws
   /// leat::Error, with the column and its format, the chunk or the row, for a type or a null that
-  /// no field can have, a chunk that does not fit the schema, and a producer that fails;
-  /// std::invalid_argument for options out of range and for two columns of a name.
+  /// no field can have, a chunk that does not fit the schema, a mapped file that has lost what is
+  /// looked at, and a producer that fails; std::invalid_argument for options out of range and for
+  /// two columns of a name.
   explicit Columns(ArrowArrayStream& table, const ColumnsOptions& options = {});
   /// The same of a table that is fetched. Sample i is row `rows[i]` of it, where `rows` is not
   /// null: a table of one column of uint64. Releases neither if it throws: they are the caller's,

@@ -51,32 +51,28 @@ LEAT_IN_HANDLER void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t lea
   }
 }
 
-// The node whose range contains an address, and that range.
-struct Found {
-  Node* node;
-  std::uintptr_t begin;
-  std::uintptr_t end;
-};
-LEAT_IN_HANDLER Found find(std::uintptr_t address) noexcept {
+// Records the page as lost in all ranges that contain the address: each has readers of its own.
+// Returns false if there is none.
+LEAT_IN_HANDLER bool record(std::uintptr_t address, std::uintptr_t page) noexcept {
+  bool found = false;
   for (Node* node = nodes.load(); node != nullptr; node = node->next) {
     const std::uint64_t version = node->version.load();
     const std::uintptr_t begin = node->begin.load();
     const std::uintptr_t end = node->end.load();
     // A node that is being changed is not the wanted one: nobody reads its range.
-    if (version % 2 == 0 && node->version.load() == version && begin <= address && address < end) {
-      return {node, begin, end};
-    }
+    if (version % 2 != 0 || node->version.load() != version) continue;
+    if (address < begin || address >= end) continue;
+    grow(node->lost_before_end, end - page);
+    grow(node->lost_after_begin, page + page_bytes - begin);
+    found = true;
   }
-  return {nullptr, 0, 0};
+  return found;
 }
 
 // Maps a page of zeros in place of the missing page. Returns false if that failed.
 LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
-  const Found found = find(address);
-  if (found.node == nullptr) return false;
   const std::uintptr_t page = address / page_bytes * page_bytes;
-  grow(found.node->lost_before_end, found.end - page);
-  grow(found.node->lost_after_begin, page + page_bytes - found.begin);
+  if (!record(address, page)) return false;
   // A plain system call: to ThreadSanitizer, mmap() would write to memory that others read.
   return syscall(SYS_mmap, page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == static_cast<long>(page);

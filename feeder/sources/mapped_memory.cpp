@@ -39,7 +39,7 @@ FileMappings::FileMappings() {
     const std::uintptr_t end = take_maps_number(line, 16);
     for (int i = 0; i < 3; ++i) skip_maps_word(line);
     const bool is_file = take_maps_number(line, 10) != 0;  // the inode
-    if (is_file) mappings_.push_back({begin, end, end});
+    if (is_file) mappings_.push_back({begin, end, end, 0, nullptr});
   }
 }
 
@@ -58,13 +58,24 @@ void FileMappings::add(std::span<const std::byte> bytes, std::vector<std::size_t
     mapping.from = std::min(mapping.from, std::max(from, mapping.begin));
     mapping.to = std::max(mapping.to, std::min(to, mapping.end));
     if (std::ranges::find(found, i) == found.end()) found.push_back(i);
+    if (mapping.early == nullptr) {
+      mapping.early = std::make_unique<const GuardedRange>(
+          reinterpret_cast<const std::byte*>(mapping.begin), mapping.end - mapping.begin);
+    }
   }
+}
+
+bool FileMappings::has_lost() const noexcept {
+  return std::ranges::any_of(mappings_, [](const Mapping& mapping) {
+    return mapping.early != nullptr && mapping.early->is_damaged();
+  });
 }
 
 std::vector<std::unique_ptr<const GuardedRange>> FileMappings::guard() const {
   std::vector<std::unique_ptr<const GuardedRange>> guards(mappings_.size());
   for (std::size_t i = 0; i < mappings_.size(); ++i) {
-    const auto& [begin, end, from, to] = mappings_[i];
+    const std::uintptr_t from = mappings_[i].from;
+    const std::uintptr_t to = mappings_[i].to;
     if (from >= to) continue;
     const std::uintptr_t page = from / page_size() * page_size();
     guards[i] =

@@ -24,10 +24,13 @@ class FileMappings {
   /// Reads /proc/self/maps. Without it, no memory is taken for mapped.
   FileMappings();
 
-  /// Notes that these bytes will be read. Adds the numbers of the mappings that they lie in to
+  /// Notes that these bytes will be read, and guards all of their mappings for as long as this
+  /// lives: they may be read at once. Adds the numbers of the mappings that they lie in to
   /// `found`, which has each once; none for bytes that lie in no file. Constant time if they are
   /// where the last ones were.
   void add(std::span<const std::byte> bytes, std::vector<std::size_t>& found);
+  /// Returns whether a read has met bytes that their file has lost, since they were added.
+  [[nodiscard]] bool has_lost() const noexcept;
   /// Guards all pages that were added, for as long as the result lives, by the number of their
   /// mapping: null where nothing was added. Only guard memory that stays mapped so long.
   [[nodiscard]] std::vector<std::unique_ptr<const GuardedRange>> guard() const;
@@ -37,7 +40,8 @@ class FileMappings {
     std::uintptr_t begin;
     std::uintptr_t end;
     std::uintptr_t from;  // of what was added
-    std::uintptr_t to = 0;
+    std::uintptr_t to;
+    std::unique_ptr<const GuardedRange> early;  // of all of it
   };
   std::vector<Mapping> mappings_;  // ascending
   std::size_t last_ = 0;

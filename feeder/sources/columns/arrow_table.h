@@ -38,7 +38,8 @@ class ArrowTable {
   ~ArrowTable() = default;
 
   /// Takes the schema, and all arrays. Throws leat::Error, with `name`, the rows before it and the
-  /// producer's text, if the producer fails; and if it was called before.
+  /// producer's text, if the producer fails; if it was called before; and if the schema lacks a
+  /// format or a child, or an array has a negative length. Children of arrays are not looked at.
   void fetch(const std::string& name);
 
   [[nodiscard]] const ArrowSchema& schema() const noexcept { return *schema_.get(); }

@@ -28,6 +28,7 @@ template <class T>
 /// Returns whether two arrays of a type without children are the same one, exported twice.
 [[nodiscard]] inline bool is_same_memory(const ArrowArray& a, const ArrowArray& b) noexcept {
   return a.length == b.length && a.offset == b.offset && a.n_buffers == b.n_buffers &&
+         a.buffers != nullptr && b.buffers != nullptr &&
          std::equal(a.buffers, a.buffers + a.n_buffers, b.buffers);
 }
 

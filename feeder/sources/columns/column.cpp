@@ -1,38 +1,12 @@
-// Always true: what is copied lies between the offsets that were checked when the chunk was added.
-// Mapped memory may change, so reads compare offsets, views and codes again.
+// Chunks are added: their arrays are checked, and their places are noted.
 #include "leat/feeder/sources/columns/column.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "leat/feeder/sources/columns/bits.h"
-#include "leat/feeder/sources/images/image_error.h"
-#include "leat/feeder/sources/read_image.h"
+#include "leat/feeder/sources/columns/column_walk.h"
 
 namespace leat::feeder {
-namespace {
-
-constexpr std::uint64_t kViewBytes = 16;
-constexpr std::size_t kInlineBytes = 12;  // a view has the bytes themselves, behind their number
-
-}  // namespace
-
-// The rows, or the slots of a list of variable length: `count` of them, each `per` slots of the
-// present level, the first from `first` on.
-struct Column::Walk {
-  std::uint64_t first;
-  std::uint64_t per;
-  std::uint64_t count;
-  FileMappings& mappings;
-  std::vector<std::size_t>& files;
-
-  void note(const std::byte* data, std::uint64_t from, std::uint64_t bytes) const {
-    if (data != nullptr && bytes > 0) mappings.add({data + from, bytes}, files);
-  }
-  void note_bits(const std::byte* data, std::uint64_t from, std::uint64_t bits) const {
-    note(data, from / 8, (from % 8 + bits + 7) / 8);
-  }
-};
 
 Column::Column(const ColumnType& type) : type_(type) {
   for (const ColumnType& values : type.dictionary) dictionary_.emplace_back(values);
@@ -51,8 +25,7 @@ void Column::add(const ArrowArray& array, std::uint64_t base, std::uint64_t rows
     check(array, {.kind = ArrowType::kStruct}, walk, chunk);
     add_nulls(array, walk, chunk, true);
     walk.first += static_cast<std::uint64_t>(array.offset);
-    if (static_cast<std::uint64_t>(array.n_children) <= *type_.child) fail_chunk(chunk);
-    at = array.children[*type_.child];
+    at = &child_of(array, *type_.child, chunk);
   }
   if (type_.leaf.kind == ArrowType::kViews) {
     add_views(*at, walk, chunk);
@@ -70,7 +43,7 @@ void Column::add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk) {
   const bool is_list = type_.how == ColumnType::kList;
   check(array, {.kind = is_list ? ArrowType::kList : ArrowType::kBytes}, walk, chunk);
   add_nulls(array, walk, chunk, true);
-  if (is_list && array.n_children != 1) fail_chunk(chunk);
+  const ArrowArray* const values = is_list ? &child_of(array, 0, chunk) : nullptr;
   const std::uint64_t rows = walk.count;
   chunk.begin = static_cast<std::uint64_t>(array.offset) + walk.first;
   chunk.offsets = {arrow_buffer(array, 1), type_.is_wide};
@@ -78,18 +51,21 @@ void Column::add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk) {
   walk.note(chunk.offsets.data, chunk.begin * width, (rows + 1) * width);
   const std::uint64_t first = chunk.offsets.at(chunk.begin);
   const std::uint64_t last = chunk.offsets.at(chunk.begin + rows);
-  chunk.end = is_list ? static_cast<std::uint64_t>(array.children[0]->length) : last;
+  chunk.end = is_list ? static_cast<std::uint64_t>(values->length)
+                      : std::min(last, type_.is_wide ? kMostArraySlots : kMostNarrow);
   const Offsets::Found found = chunk.offsets.look(chunk.begin, rows, chunk.end);
   if (found.bad) fail_damaged(chunk, *found.bad);
+  chunk.end = last;
   longest_ = std::max(longest_, found.longest);
   if (!is_list) {
     chunk.values.data = arrow_buffer(array, 2);
+    if (chunk.values.data == nullptr && first < last) fail_chunk(chunk);
     walk.note(chunk.values.data, first, last - first);
     return;
   }
   walk.first = first;
   walk.count = last - first;
-  add_values(*array.children[0], walk, chunk);
+  add_values(*values, walk, chunk);
   // Slot 0 is not the first that these rows have.
   chunk.values.first -= first * chunk.values.per;
   for (Validity& level : chunk.nulls) level.first -= first * level.per;
@@ -102,8 +78,14 @@ void Column::add_views(const ArrowArray& array, const Walk& walk, Chunk& chunk) 
   chunk.begin = static_cast<std::uint64_t>(array.offset) + walk.first;
   walk.note(arrow_buffer(array, 1), chunk.begin * kViewBytes, walk.count * kViewBytes);
   const std::byte* const sizes = arrow_buffer(array, array.n_buffers - 1);
-  for (std::int64_t i = 2; i < array.n_buffers - 1; ++i) {
-    walk.note(arrow_buffer(array, i), 0, load<std::uint64_t>(sizes + 8 * (i - 2)));
+  const std::int64_t buffers = array.n_buffers - 3;
+  if (buffers > 0 && sizes == nullptr) fail_chunk(chunk);
+  walk.note(sizes, 0, 8 * static_cast<std::uint64_t>(buffers));
+  for (std::int64_t i = 0; i < buffers; ++i) {
+    const auto size = load<std::int64_t>(sizes + 8 * i);
+    const std::byte* const data = arrow_buffer(array, i + 2);
+    if (size < 0 || (size > 0 && data == nullptr)) fail_chunk(chunk);
+    walk.note(data, 0, static_cast<std::uint64_t>(size));
   }
   for (std::uint64_t i = 0; i < walk.count; ++i) {
     if (!is_null_row(chunk, i))
@@ -116,14 +98,15 @@ void Column::add_values(const ArrowArray& array, Walk& walk, Chunk& chunk) const
   for (const ColumnType::Level& level : type_.levels) {
     check(*at, level.type, walk, chunk);
     add_nulls(*at, walk, chunk, false);
-    if (at->n_children != 1) fail_chunk(chunk);
+    const ArrowArray& below = child_of(*at, 0, chunk);
     add_level(*at, level, walk, chunk);
-    at = at->children[0];
+    at = &below;
   }
   check(*at, type_.leaf, walk, chunk);
   add_nulls(*at, walk, chunk, false);
   walk.first += static_cast<std::uint64_t>(at->offset);
   if (type_.leaf.kind == ArrowType::kFixedBytes) {
+    if (!walk.may_have(static_cast<std::uint64_t>(type_.leaf.extent))) fail_chunk(chunk);
     walk.first *= static_cast<std::uint64_t>(type_.leaf.extent);
     walk.per *= static_cast<std::uint64_t>(type_.leaf.extent);
   }
@@ -143,6 +126,7 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
   const std::uint64_t slots = walk.count * walk.per;
   walk.first += static_cast<std::uint64_t>(array.offset);
   if (level.type.kind == ArrowType::kFixedList) {
+    if (!walk.may_have(level.extent)) fail_chunk(chunk);
     walk.first *= level.extent;
   } else if (slots > 0) {
     const Offsets offsets{arrow_buffer(array, 1), level.type.is_wide};
@@ -163,14 +147,14 @@ void Column::add_level(const ArrowArray& array, const ColumnType::Level& level, 
 // Throws if the array cannot be one of `type` that has all these slots.
 void Column::check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
                    const Chunk& chunk) const {
-  const std::uint64_t end = walk.first + walk.count * walk.per;
-  const bool has_buffers = type.kind == ArrowType::kViews ? array.n_buffers >= type.buffers()
-                                                          : array.n_buffers == type.buffers();
-  if (!has_buffers || array.offset < 0 || array.length < 0 ||
-      end > static_cast<std::uint64_t>(array.length) ||
-      (type.buffers() > 1 && end > 0 && array.buffers[1] == nullptr)) {
-    fail_chunk(chunk);
-  }
+  if (!walk.is_within(array, type)) fail_chunk(chunk);
+}
+
+// Returns child `i`, and throws if there is none.
+const ArrowArray& Column::child_of(const ArrowArray& array, std::size_t i,
+                                   const Chunk& chunk) const {
+  if (!has_child(array, i)) fail_chunk(chunk);
+  return *array.children[i];
 }
 
 // Notes where nulls are. Throws if there are some, and there is no fill.
@@ -216,11 +200,13 @@ void Column::unify(const ArrowArray& codes, Chunk& chunk, const Walk& walk) {
     chunk.codes = chunks_[last_codes_].codes;
     return;
   }
-  last_dictionary_ = &own;
-  last_codes_ = chunks_.size() - 1;
   Column& dictionary = dictionary_.front();
   chunk.categories = static_cast<std::uint64_t>(own.length);
   dictionary.add(own, 0, chunk.categories, 0, walk.mappings, walk.files);
+  if (chunk.categories > 0) {  // else nothing has looked at its buffers
+    last_dictionary_ = &own;
+    last_codes_ = chunks_.size() - 1;
+  }
   const std::size_t number = dictionary.chunks_.size() - 1;
   bool is_same = true;
   for (std::uint64_t i = 0; i < chunk.categories; ++i) {
@@ -259,138 +245,6 @@ Field Column::field() const {
   const auto longest = static_cast<std::int64_t>(std::max<std::uint64_t>(longest_, 1));
   field.shape.insert(field.shape.begin(), longest);
   return field;
-}
-
-// --- Reads.
-
-Column::Range Column::range_of(const Chunk& chunk, std::uint64_t row) const {
-  const Range range{chunk.offsets.at(chunk.begin + row), chunk.offsets.at(chunk.begin + row + 1)};
-  if (range.begin > range.end || range.end > chunk.end) fail_damaged(chunk, row);
-  return range;
-}
-
-// The bytes of a row of strings or binary.
-std::span<const std::byte> Column::bytes_of(const Chunk& chunk, std::uint64_t row) const {
-  if (chunk.views == nullptr) {
-    const auto [begin, end] = range_of(chunk, row);
-    return {chunk.values.data + begin, static_cast<std::size_t>(end - begin)};
-  }
-  const ArrowArray& views = *chunk.views;
-  const std::byte* const view = arrow_buffer(views, 1) + (chunk.begin + row) * kViewBytes;
-  const auto size = load<std::int32_t>(view);
-  if (size < 0) fail_damaged(chunk, row);
-  const auto bytes = static_cast<std::size_t>(size);
-  if (bytes <= kInlineBytes) return {view + 4, bytes};
-  const auto number = load<std::int32_t>(view + 8);
-  const auto begin = load<std::int32_t>(view + 12);
-  if (number < 0 || number >= views.n_buffers - 3 || begin < 0) fail_damaged(chunk, row);
-  const auto all =
-      load<std::int64_t>(arrow_buffer(views, views.n_buffers - 1) + 8 * std::ptrdiff_t{number});
-  if (std::int64_t{begin} + size > all) fail_damaged(chunk, row);
-  return {arrow_buffer(views, number + 2) + begin, bytes};
-}
-
-bool Column::is_null_row(const Chunk& chunk, std::uint64_t row) const noexcept {
-  return chunk.null_row && !bit(chunk.null_row->bits, chunk.null_row->first + row);
-}
-
-void Column::read(std::size_t number, std::uint64_t row, Sample& out, std::size_t f) const {
-  if (const std::byte* const first = plain_[number]; first != nullptr) {
-    out.copy(f, {first + row * row_bytes_, row_bytes_});
-    return;
-  }
-  const Chunk& chunk = chunks_[number];
-  switch (type_.how) {
-    case ColumnType::kFixed: copy(chunk, {row, row + 1}, out, f); return;
-    case ColumnType::kCodes:
-      copy(chunk, {row, row + 1}, out, f);
-      if (!chunk.nulls.empty() && !bit(chunk.nulls[0].bits, chunk.nulls[0].first + row)) return;
-      translate(chunk, row, out.bytes(f));
-      return;
-    case ColumnType::kList: {
-      const Range range = is_null_row(chunk, row) ? Range{0, 0} : range_of(chunk, row);
-      out.set_length(f, static_cast<std::size_t>(range.end - range.begin));
-      copy(chunk, range, out, f);
-      return;
-    }
-    case ColumnType::kBytes: {
-      std::span<const std::byte> bytes;
-      if (!is_null_row(chunk, row)) bytes = bytes_of(chunk, row);
-      out.set_length(f, bytes.size());
-      out.copy(f, bytes);
-      return;
-    }
-    case ColumnType::kImage: try { read_image(bytes_of(chunk, row), type_.image, out, f);
-      } catch (const ImageError& error) {
-        type_.refuse("row " + std::to_string(chunk.row + row) + ": " + error.problem(),
-                     error.advice());
-      }
-  }
-}
-
-// Copies the values of rows or slots, and puts the fill in the places of nulls.
-void Column::copy(const Chunk& chunk, Range items, Sample& out, std::size_t f) const {
-  const Values& values = chunk.values;
-  const std::uint64_t first = values.first + items.begin * values.per;
-  const auto count = static_cast<std::size_t>((items.end - items.begin) * values.per);
-  if (count == 0) return;
-  if (type_.leaf.kind == ArrowType::kBits) {
-    const std::span<std::byte> room = out.bytes(f);
-    for (std::size_t i = 0; i < count; ++i) room[i] = std::byte{bit(values.data, first + i)};
-  } else {
-    out.copy(f, {values.data + first * type_.width, count * type_.width});
-  }
-  for (const Validity& level : chunk.nulls) {
-    std::byte* to = out.bytes(f).data();
-    const std::uint64_t end = level.first + items.end * level.per;
-    for (std::uint64_t at = level.first + items.begin * level.per; at < end; ++at) {
-      for (std::uint64_t i = 0; i < level.values; ++i, to += type_.width) {
-        if (!bit(level.bits, at)) std::memcpy(to, type_.fill->data(), type_.width);
-      }
-    }
-  }
-}
-
-// Replaces the code that was read, which is the chunk's own, by the column's.
-void Column::translate(const Chunk& chunk, std::uint64_t row, std::span<std::byte> code) const {
-  std::uint64_t own = 0;  // a negative one is beyond all others
-  std::memcpy(&own, code.data(), type_.width);
-  if (own >= chunk.categories) fail_damaged(chunk, row);
-  if (!chunk.codes.empty()) std::memcpy(code.data(), &chunk.codes[own], type_.width);
-}
-
-std::size_t Column::length(std::size_t number, std::uint64_t row) const {
-  const Chunk& chunk = chunks_[number];
-  if (is_null_row(chunk, row)) return 0;
-  if (type_.how == ColumnType::kBytes) return bytes_of(chunk, row).size();
-  const auto [begin, end] = range_of(chunk, row);
-  return static_cast<std::size_t>(end - begin);
-}
-
-std::span<const std::byte> Column::values(std::size_t number, std::uint64_t row) const {
-  const Chunk& chunk = chunks_[number];
-  if (type_.how == ColumnType::kBytes || type_.how == ColumnType::kImage)
-    return bytes_of(chunk, row);
-  const auto [begin, end] =
-      type_.how == ColumnType::kList ? range_of(chunk, row) : Range{row, row + 1};
-  const std::uint64_t first = chunk.values.first + begin * chunk.values.per;
-  const auto count = static_cast<std::size_t>((end - begin) * chunk.values.per);
-  if (type_.leaf.kind == ArrowType::kBits)
-    return {chunk.values.data + first / 8, (first % 8 + count + 7) / 8};
-  return {chunk.values.data + first * type_.width, count * type_.width};
-}
-
-const std::byte* Column::first_touched(std::size_t number, std::uint64_t row) const noexcept {
-  if (plain_[number] != nullptr) return plain_[number] + row * row_bytes_;
-  const Chunk& chunk = chunks_[number];
-  if (chunk.views != nullptr)
-    return arrow_buffer(*chunk.views, 1) + (chunk.begin + row) * kViewBytes;
-  if (chunk.offsets.data != nullptr) {
-    return chunk.offsets.data + (chunk.begin + row) * chunk.offsets.width();
-  }
-  const std::uint64_t first = chunk.values.first + row * chunk.values.per;
-  return chunk.values.data +
-         (type_.leaf.kind == ArrowType::kBits ? first / 8 : first * type_.width);
 }
 
 }  // namespace leat::feeder

@@ -21,6 +21,8 @@
 
 namespace leat::feeder {
 
+struct ColumnWalk;
+
 /// One column. Const functions are thread-safe; the arrays have to outlive it.
 class Column {
  public:
@@ -80,7 +82,8 @@ class Column {
     std::uint64_t begin;
     std::uint64_t end;
   };
-  struct Walk;
+  using Walk = ColumnWalk;
+  static constexpr std::uint64_t kViewBytes = 16;
 
   void add_offsets(const ArrowArray& array, Walk& walk, Chunk& chunk);
   void add_views(const ArrowArray& array, const Walk& walk, Chunk& chunk);
@@ -91,6 +94,8 @@ class Column {
   void unify(const ArrowArray& codes, Chunk& chunk, const Walk& walk);
   void check(const ArrowArray& array, const ArrowType& type, const Walk& walk,
              const Chunk& chunk) const;
+  [[nodiscard]] const ArrowArray& child_of(const ArrowArray& array, std::size_t i,
+                                           const Chunk& chunk) const;
   [[nodiscard]] std::uint64_t row_of(const Chunk& chunk, std::uint64_t item) const;
   [[nodiscard]] Range range_of(const Chunk& chunk, std::uint64_t row) const;
   [[nodiscard]] std::span<const std::byte> bytes_of(const Chunk& chunk, std::uint64_t row) const;

@@ -82,6 +82,12 @@ void ColumnType::plan(const ArrowSchema& schema, std::span<const std::int64_t> w
     dictionary.emplace_back(*schema.dictionary, name, "the dictionaries of " + table,
                             ColumnsOptions{});
     const ColumnType& of = dictionary.front();
+    if (leaf.kind != ArrowType::kNumbers || leaf.dtype > DType::kUint64) {
+      refuse("the codes of its dictionary have the type " + arrow_type_name(schema.format) +
+                 ", which is no integer",
+             "look into the program that makes the stream");
+    }
+    if (of.leaf.kind == ArrowType::kBits) refuse("its dictionary has bools", "cast it to bool");
     if (of.how != kBytes && (of.how != kFixed || !of.shape.empty())) {
       refuse("its dictionary has values of the type " + arrow_type_name(schema.dictionary->format),
              "decode the dictionary, or leave the column out");

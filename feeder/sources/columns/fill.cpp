@@ -14,6 +14,7 @@ std::uint16_t to_float16(double value) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double size = std::abs(value);
   if (std::isnan(value)) return 0x7e00;
+  if (size == 0) return sign;  // has no exponent
   if (size >= 65'520) return sign | 0x7c00;
   int exponent = 0;
   std::frexp(size, &exponent);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -139,6 +140,7 @@ class ArrowProducer {
       ArrowProducer& producer = of(self);
       if (producer.fails_at_schema) return 5;
       producer.fill(*out, producer.schema_);
+      if (producer.spoil_schema) producer.spoil_schema(*out);
       return 0;
     };
     stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
@@ -147,6 +149,7 @@ class ArrowProducer {
       *out = {};
       if (producer.next_ == producer.chunks_.size()) return 0;
       producer.fill(*out, producer.chunks_[producer.next_++]);
+      if (producer.spoil) producer.spoil(*out);
       return 0;
     };
     stream.get_last_error = [](ArrowArrayStream* self) { return of(self).error; };
@@ -163,6 +166,8 @@ class ArrowProducer {
   std::optional<std::size_t> fails_at = std::nullopt;  // the chunk that an error comes in place of
   bool fails_at_schema = false;
   const char* error = "the disk is gone";
+  std::function<void(ArrowSchema&)> spoil_schema;  // changes what is given
+  std::function<void(ArrowArray&)> spoil;
   int alive = 1;  // structs that nobody has released: the stream, schemas and arrays
 
  private:

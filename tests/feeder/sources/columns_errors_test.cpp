@@ -63,6 +63,14 @@ TEST(ColumnsErrors, TypesThatAreNoFieldAreNamed) {
   expect_contains(of("+l", {codes(kInts, kInts)}), {"lists of codes"});
   expect_contains(error({table_of({codes(kInts, lists("+l", {1}, kInts))})}),
                   {"dictionary has values of the type list (\"+l\")"});
+  const Arrow flags{"b", 2, {nullptr, bits_of({1, 0})}};
+  expect_contains(error({table_of({codes(kInts, flags)})}),
+                  {"dictionary has bools", "cast it to bool"});
+  for (const Arrow& bad :
+       {flags, lists("+l", {1}, kInts), strings("u", {"a"}), numbers<float>("f", {0})}) {
+    expect_contains(error({table_of({codes(bad, strings("u", {"a"}))})}),
+                    {"codes of its dictionary", "no integer"});
+  }
 }
 
 TEST(ColumnsErrors, NullsAreNamedByColumnAndRow) {

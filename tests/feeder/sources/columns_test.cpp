@@ -256,7 +256,9 @@ TEST(Columns, AFillTakesThePlaceOfNulls) {
                                                      {0x1p-14, 0x0400},
                                                      {0x1.ff8p-15, 0x03ff},
                                                      {2049, 0x6800},
-                                                     {2051, 0x6802}}) {
+                                                     {2051, 0x6802},
+                                                     {0.0, 0},
+                                                     {-0.0, 0x8000}}) {
     EXPECT_EQ(rows_of<Float16>({halves}, {.fill = {{"x", value}}})[1][0].bits, bits) << value;
   }
   // Nulls of whole fixed lists, and within them.
