@@ -13,8 +13,7 @@
 //    range alive. All accesses are sequentially consistent, because ThreadSanitizer does not know
 //    fences; they happen once for a range and once for a fault.
 //  - Ranges may overlap: a loss is recorded in all that have the page. One that is given up and
-//  made
-//    anew in that moment may be told of a loss that is not its own.
+//    made anew in that moment may be told of a loss that is not its own.
 //  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
 //    then asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once

@@ -360,7 +360,7 @@ class TestHuggingFace:
         data = leat.Columns(dataset.with_format("numpy", columns=["x"]))
         assert [field.name for field in data.fields] == ["x"]
 
-    def test_files_stay_mapped(self, dataset: Any) -> None:
+    def test_a_shuffled_dataset_is_pickled_with_its_order(self, dataset: Any) -> None:
         data = leat.Columns(dataset.shuffle(seed=1))
         again = pickle.loads(pickle.dumps(data))
         del dataset
