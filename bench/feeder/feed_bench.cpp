@@ -18,7 +18,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -76,14 +75,18 @@ std::uint64_t key_of_window(std::uint64_t first, std::uint64_t last) noexcept {
   return first << 32 | last;
 }
 
+template <class Token>
+std::unique_ptr<Dataset> open_tokens(const std::filesystem::path& files) {
+  return std::make_unique<TokenShards>(
+      files, TokenShardsOptions{.sequence_length = kLength, .dtype = kDTypeOf<Token>});
+}
+
 template <class Token, std::size_t kWindows = 32>
 struct Tokens {
   static constexpr std::size_t kBatch = kWindows;
 
   [[nodiscard]] static std::unique_ptr<Dataset> open() {
-    return std::make_unique<TokenShards>(
-        bench::FeedData::instance().tokens(),
-        TokenShardsOptions{.sequence_length = kLength, .dtype = kDTypeOf<Token>});
+    return open_tokens<Token>(bench::FeedData::instance().tokens());
   }
   static void look_at(Lease& batch, Look look, Delivered& seen) {
     const auto* const x = batch["x"].data<Token>();
@@ -116,19 +119,15 @@ struct Tokens {
 template <std::size_t kParts>
 struct MixedTokens : Tokens<std::int32_t> {
   struct Parts {
-    std::unique_ptr<Dataset> all = Tokens<std::int32_t>::open();
-    std::deque<Subset> some = {};
+    std::vector<std::unique_ptr<Dataset>> some = {};
     std::optional<Mixture> mixture = {};
   };
   [[nodiscard]] static std::shared_ptr<Dataset> open() {
     const auto parts = std::make_shared<Parts>();
     std::vector<MixturePart> list;
-    for (std::size_t k = 0; k < kParts; ++k) {
-      const std::uint64_t first = parts->all->size() * k / kParts;
-      const std::uint64_t end = parts->all->size() * (k + 1) / kParts;
-      std::vector<std::uint64_t> numbers(end - first);
-      std::iota(numbers.begin(), numbers.end(), first);
-      list.push_back({parts->some.emplace_back(*parts->all, std::move(numbers))});
+    for (const std::filesystem::path& file : bench::cut_tokens(kParts, kLength)) {
+      parts->some.push_back(open_tokens<std::int32_t>(file));
+      list.push_back({*parts->some.back()});
     }
     return {parts, &parts->mixture.emplace(list)};
   }

@@ -6,6 +6,7 @@
 // else the folder for temporary files, and removes it.
 //
 //   tokens/tokens_00000.bin     uint16, no header: nanoGPT's format
+//   tokens_mix_16/0.bin ..      the same, cut by cut_tokens()
 //   cifar10/data_batch_1.bin .. data_batch_5.bin
 //   jpeg/*.tar                  images of 500 x 375; a sample's label is its number
 //   jpeg_large/*.tar            of 1024 x 768
@@ -18,9 +19,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "bench/data/synthetic.h"
 #include "bench/data/synthetic_web.h"
@@ -101,5 +104,29 @@ class FeedData {
   std::filesystem::path folder_;
   bool is_own_ = false;
 };
+
+/// Cuts the file of tokens into `parts` that have, together, its windows of `length` tokens and one
+/// for the last target. Returns their files, in the folder; those that are there already stay.
+inline std::vector<std::filesystem::path> cut_tokens(std::size_t parts, std::size_t length) {
+  const std::filesystem::path folder = FeedData::instance().tokens();
+  const std::filesystem::path whole = folder / "tokens_00000.bin";
+  const std::filesystem::path cut = folder.parent_path() / ("tokens_mix_" + std::to_string(parts));
+  std::filesystem::create_directories(cut);
+  std::ifstream in(whole, std::ios::binary);
+  const std::size_t windows = (std::filesystem::file_size(whole) / 2 - 1) / length;
+  std::vector<std::filesystem::path> files;
+  for (std::size_t k = 0; k < parts; ++k) {
+    const std::size_t first = windows * k / parts;
+    std::string tokens(((windows * (k + 1) / parts - first) * length + 1) * 2, '\0');
+    files.push_back(cut / (std::to_string(k) + ".bin"));
+    if (std::filesystem::exists(files.back())) continue;
+    in.seekg(static_cast<std::streamoff>(first * length * 2));
+    in.read(tokens.data(), static_cast<std::streamsize>(tokens.size()));
+    std::ofstream out(files.back(), std::ios::binary);
+    out << tokens << std::flush;
+    if (!in || !out) throw std::runtime_error("cannot cut " + files.back().string());
+  }
+  return files;
+}
 
 }  // namespace bench
