@@ -95,9 +95,17 @@ struct Mixture::Plan {
     Interleaving places;
   };
 
+  // What the part says, nearer than behind its virtual functions.
+  struct Part {
+    std::uint64_t size;
+    bool is_shuffled;
+    bool varies_by_epoch;
+  };
+
   const PartList& parts;
   std::uint64_t samples;
   bool shuffle;
+  std::vector<Part> of = {};
   std::vector<Stage> stages = {};  // ascending; the first from epoch 0 on
   const std::uint64_t identity = new_identity();
 
@@ -130,6 +138,10 @@ Mixture::Mixture(const std::vector<MixturePart>& of, const MixtureOptions& optio
   if (options.samples == std::uint64_t{0}) refuse_mixture("`samples` is 0; it is at least 1");
   const std::uint64_t samples = options.samples.has_value() ? *options.samples : parts().samples();
   Plan plan{.parts = parts(), .samples = samples, .shuffle = options.shuffle};
+  for (const MixturePart& part : of) {
+    const Dataset& data = part.dataset;
+    plan.of.push_back({data.size(), options.shuffle && !data.is_ordered(), data.varies_by_epoch()});
+  }
   const std::vector<double> weights = weights_of(of, parts());
   if (options.stages.empty() || options.stages[0].first_epoch > 0) {
     plan.add_stage(0, weights);
@@ -171,17 +183,20 @@ Mixture::Place Mixture::Plan::at(std::uint64_t index, std::uint64_t seed,
                                  std::uint64_t epoch) const noexcept {
   const Stage& stage = stage_of(epoch);
   const auto [part, number] = stage.places.find(index);
-  const std::uint64_t size = parts[part].size();
+  const std::uint64_t size = of[part].size;
   const Uint128 visit = visits_before(stage, epoch, part) + number;
   const bool is_narrow = visit <= std::numeric_limits<std::uint64_t>::max();
   // A division of 128 bits takes several times as long.
   const auto pass = is_narrow ? static_cast<std::uint64_t>(visit) / size
                               : static_cast<std::uint64_t>(visit / size);
   const auto in_pass = static_cast<std::uint64_t>(visit) - pass * size;
-  if (!shuffle || parts[part].is_ordered()) return {part, in_pass, pass};
+  if (!of[part].is_shuffled) return {part, in_pass, pass};
   const std::uint64_t key = key_of(seed_for(seed, "mixture"), part);
   static thread_local Lately<Numbers, 128> lately;
-  const Numbers few = lately.get({{identity, key, pass, in_pass / kTogether}}, part, [&] {
+  // Few parts have several groups at a time (what is announced is ahead of what is read), and many
+  // parts have one each.
+  const std::uint64_t group = in_pass / kTogether;
+  const Numbers few = lately.get({{identity, key, pass, group}}, group + part * 61, [&] {
     Numbers numbers{};
     const std::uint64_t first = in_pass - in_pass % kTogether;
     const std::size_t count = std::min<std::uint64_t>(kTogether, size - first);
@@ -194,7 +209,7 @@ Mixture::Place Mixture::Plan::at(std::uint64_t index, std::uint64_t seed,
 Composed::Found Mixture::find(std::uint64_t index, std::uint64_t seed,
                               std::uint64_t epoch) const noexcept {
   const Place place = at(index, seed, epoch);
-  const bool varies = parts()[place.part].varies_by_epoch();
+  const bool varies = plan_->of[place.part].varies_by_epoch;
   return {.part = place.part, .number = place.number, .epoch = varies ? place.pass : epoch};
 }
 
