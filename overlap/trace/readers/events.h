@@ -1,0 +1,18 @@
+// Reads the Trace Event Format: the PyTorch profiler's .json and .json.gz, and Leat's own.
+#pragma once
+
+#include <filesystem>
+
+#include "leat/overlap/trace/model.h"
+
+namespace overlap::trace {
+
+/// Reads a trace file. With `partial`, what comes before a fault is kept, and Trace::partial tells
+/// the fault; else it is thrown: Unreadable, with the byte.
+[[nodiscard]] Trace read_events(const std::filesystem::path& file, const Rules& rules, bool partial);
+
+/// Returns the nanoseconds that the decimal text of a number of microseconds stands for, rounded
+/// half to even; std::nullopt if it is no number, or beyond 64 bits.
+[[nodiscard]] std::optional<Time> nanoseconds(std::string_view microseconds) noexcept;
+
+}  // namespace overlap::trace
