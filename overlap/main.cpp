@@ -31,6 +31,7 @@
 #include "leat/overlap/progress.h"
 #include "leat/overlap/sweep.h"
 #include "leat/overlap/table.h"
+#include "leat/overlap/trace/command.h"
 
 namespace {
 
@@ -187,8 +188,11 @@ void run(const Options& options, bool is_virtual) {
 
 int main(int argc, char** argv) {
   int status = 0;
-  const std::optional<Options> options = overlap::parse_options(argc, argv, status);
+  overlap::trace::Command trace;
+  const std::optional<Options> options =
+      overlap::parse_options(argc, argv, status, [&](CLI::App& app) { trace.declare(app); });
   if (!options.has_value()) return status;
+  if (trace.is_asked()) return trace.run(argc, argv);
   try {
     if (options->virtual_time) {
       leat::VirtualClock clock;

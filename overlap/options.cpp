@@ -91,6 +91,8 @@ class CommandLine {
     declare_exclusions();
   }
 
+  [[nodiscard]] CLI::App& app() noexcept { return app_; }
+
   // Throws CLI::ParseError.
   [[nodiscard]] Options parse(int argc, char** argv) {
     app_.parse(argc, argv);
@@ -306,8 +308,10 @@ class CommandLine {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, char** argv, int& status) {
+std::optional<Options> parse_options(int argc, char** argv, int& status,
+                                     const std::function<void(CLI::App&)>& add_subcommand) {
   CommandLine line;
+  add_subcommand(line.app());
   try {
     return line.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,10 @@
 #include "leat/gpu/device.h"
 #include "leat/overlap/measure.h"
 #include "leat/overlap/shape.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace overlap {
 
@@ -31,7 +36,9 @@ struct Options {
 };
 
 /// Parses the arguments. For --help, --version and wrong arguments, writes the answer and returns
-/// nothing; `status` is then the program's exit status.
-[[nodiscard]] std::optional<Options> parse_options(int argc, char** argv, int& status);
+/// nothing; `status` is then the program's exit status. `add_subcommand` declares a subcommand; if the
+/// arguments ask for it, the options are the defaults.
+[[nodiscard]] std::optional<Options> parse_options(
+    int argc, char** argv, int& status, const std::function<void(CLI::App&)>& add_subcommand);
 
 }  // namespace overlap

@@ -12,15 +12,16 @@ namespace {
 constexpr std::size_t kMatched = 1000;
 
 bool starts_with_any_case(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() && std::ranges::equal(text.substr(0, lower.size()), lower, {}, [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
+  return text.size() >= lower.size() &&
+         std::ranges::equal(text.substr(0, lower.size()), lower, {}, [](char c) {
+           return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+         });
 }
 
 }  // namespace
 
 const char* to_string(Kind kind) noexcept {
-  constexpr std::array<const char*, kKinds> kNames = {"compute", "comm", "h2d",  "d2h",
+  constexpr std::array<const char*, kKinds> kNames = {"compute", "comm",   "h2d",  "d2h",
                                                       "d2d",     "memset", "other"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -62,8 +63,9 @@ std::string_view without_endings(std::string_view call) noexcept {
     const std::size_t at = call.rfind('_');
     if (at == std::string_view::npos || at == 0) return call;
     const std::string_view ending = call.substr(at + 1);
-    const bool is_version = ending.size() > 1 && ending[0] == 'v' &&
-                            std::ranges::all_of(ending.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+    const bool is_version =
+        ending.size() > 1 && ending[0] == 'v' &&
+        std::ranges::all_of(ending.substr(1), [](char c) { return c >= '0' && c <= '9'; });
     if (!is_version && ending != "ptsz" && ending != "ptds") return call;
     call = call.substr(0, at);
   }

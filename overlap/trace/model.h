@@ -1,6 +1,8 @@
-// What a trace tells, whichever program wrote it: ops of devices, the calls that launched them, ranges of the host.
+// What a trace tells, whichever program wrote it: ops of devices, the calls that launched them,
+// ranges of the host.
 //
-// Times are integer nanoseconds since any origin; intervals are half-open. Nothing here is thread-safe.
+// Times are integer nanoseconds since any origin; intervals are half-open. Nothing here is
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -62,10 +64,10 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 struct Op {
   Time begin = 0;
   Time end = 0;
-  std::uint64_t bytes = 0;      ///< copied; 0: not known
-  std::uint32_t name = 0;       ///< in Trace::names
-  std::uint32_t stream = 0;     ///< in Device::streams
-  std::uint32_t call = kNone;   ///< in Trace::calls: what launched it
+  std::uint64_t bytes = 0;     ///< copied; 0: not known
+  std::uint32_t name = 0;      ///< in Trace::names
+  std::uint32_t stream = 0;    ///< in Device::streams
+  std::uint32_t call = kNone;  ///< in Trace::calls: what launched it
   Kind kind = Kind::kOther;
   Memory memory = Memory::kUnknown;
   bool is_graph = false;  ///< a whole CUDA graph, whose content the trace does not have
@@ -126,13 +128,13 @@ struct Oddities {
 /// One file.
 struct Trace {
   std::string file;
-  std::string format;  ///< "PyTorch profiler", "Nsight Systems", "Leat"
+  std::string format;                ///< "PyTorch profiler", "Nsight Systems", "Leat"
   std::optional<std::int64_t> rank;  ///< distributedInfo
   std::string partial;               ///< why the rest is missing; "": it is not
   Names names;
   std::vector<Device> devices;  ///< by number
   std::vector<Thread> threads;
-  std::vector<Call> calls;  ///< by begin
+  std::vector<Call> calls;    ///< by begin
   std::vector<Range> ranges;  ///< by begin
   std::vector<Loop> loops;
   Oddities oddities;
@@ -152,7 +154,8 @@ struct Rules {
 [[nodiscard]] bool is_comm(std::string_view kernel, const Rules& rules);
 /// Returns whether a range of that name loads data: DataLoader's __next__, or --data.
 [[nodiscard]] bool is_data(std::string_view range, const Rules& rules);
-/// Returns whether a call of that name returns when the device, a stream, an event or its copy is done.
+/// Returns whether a call of that name returns when the device, a stream, an event or its copy is
+/// done.
 [[nodiscard]] bool is_sync(std::string_view call) noexcept;
 /// Returns the name without endings such as _v3020, _ptsz.
 [[nodiscard]] std::string_view without_endings(std::string_view call) noexcept;

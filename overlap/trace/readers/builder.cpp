@@ -39,25 +39,30 @@ void Builder::finish() {
   };
   // Calls by begin; then, of each correlation, the earliest.
   std::vector<Call>& calls = trace_.calls;
-  const auto by_begin = sorted(calls.size(), [&](auto a, auto b) { return calls[a].begin < calls[b].begin; });
+  const auto by_begin =
+      sorted(calls.size(), [&](auto a, auto b) { return calls[a].begin < calls[b].begin; });
   std::vector<Call> ordered;
   std::vector<std::pair<Correlation, std::uint32_t>> known;
   ordered.reserve(calls.size());
   for (const std::uint32_t i : by_begin) {
-    if (calls_[i].number != 0) known.emplace_back(calls_[i], static_cast<std::uint32_t>(ordered.size()));
+    if (calls_[i].number != 0)
+      known.emplace_back(calls_[i], static_cast<std::uint32_t>(ordered.size()));
     ordered.push_back(calls[i]);
   }
   calls = std::move(ordered);
   calls_ = {};
   std::ranges::sort(known);
   for (auto& [number, of] : devices_) {
-    Device device{.number = number, .name = names_[number], .streams = std::move(of.streams), .ops = {}};
+    Device device{
+        .number = number, .name = names_[number], .streams = std::move(of.streams), .ops = {}};
     device.ops.reserve(of.ops.size());
-    const auto order = sorted(of.ops.size(), [&](auto a, auto b) { return of.ops[a].begin < of.ops[b].begin; });
+    const auto order =
+        sorted(of.ops.size(), [&](auto a, auto b) { return of.ops[a].begin < of.ops[b].begin; });
     for (const std::uint32_t i : order) {
       Op op = of.ops[i];
       const auto call = std::ranges::lower_bound(known, std::pair(of.of[i], 0U));
-      if (of.of[i].number != 0 && call != known.end() && call->first == of.of[i]) op.call = call->second;
+      if (of.of[i].number != 0 && call != known.end() && call->first == of.of[i])
+        op.call = call->second;
       if (op.call == kNone) ++trace_.oddities.unnamed_call;
       device.ops.push_back(op);
     }

@@ -16,7 +16,9 @@ bool is_scalar(unsigned char c) noexcept {
 }
 
 std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  });
   return text;
 }
 
@@ -55,7 +57,7 @@ bool JsonBytes::fetch() {
   const char* const why = gzerror(in_file_.get(), &status);
   if (got <= 0 && status != Z_OK) {
     throw Unreadable(file_.string() + ", byte " + std::to_string(taken_) + " (unpacked): " +
-                     (status == Z_ERRNO      ? std::generic_category().message(errno)
+                     (status == Z_ERRNO       ? std::generic_category().message(errno)
                       : status == Z_BUF_ERROR ? "the file is cut off"
                                               : why));
   }
@@ -115,7 +117,9 @@ void JsonBytes::mend() {
       case In::kString: {
         // Plain characters in one go.
         std::size_t end = in_at_;
-        while (now_.more == 0 && end < in_end_ && in_[end] >= ' ' && in_[end] < 0x80 && in_[end] != '"' && in_[end] != '\\') ++end;
+        while (now_.more == 0 && end < in_end_ && in_[end] >= ' ' && in_[end] < 0x80 &&
+               in_[end] != '"' && in_[end] != '\\')
+          ++end;
         if (end > in_at_) {
           count(end - in_at_);
           out_.append(reinterpret_cast<const char*>(&in_[in_at_]), end - in_at_);
@@ -137,7 +141,8 @@ void JsonBytes::mend() {
 }
 
 void JsonBytes::end_scalar() {
-  const bool is_number = now_.scalar[0] == '-' || now_.scalar[0] == '+' || now_.scalar[0] == '.' || (now_.scalar[0] >= '0' && now_.scalar[0] <= '9');
+  const bool is_number = now_.scalar[0] == '-' || now_.scalar[0] == '+' || now_.scalar[0] == '.' ||
+                         (now_.scalar[0] >= '0' && now_.scalar[0] <= '9');
   const std::string word = is_number ? "" : lower(now_.scalar);
   if (is_number) {
     out_ += '"' + now_.scalar + '"';

@@ -1,7 +1,8 @@
-// The bytes of a JSON file as a strict parser takes them: unpacked, with what real traces get wrong put right.
+// The bytes of a JSON file as a strict parser takes them: unpacked, with what real traces get wrong
+// put right.
 //
-// Numbers become strings of their text, so that none is rounded or refused (1e400). Bare nan and inf
-// become null. Bytes that are no UTF-8, and control characters in strings, become "?".
+// Numbers become strings of their text, so that none is rounded or refused (1e400). Bare nan and
+// inf become null. Bytes that are no UTF-8, and control characters in strings, become "?".
 #pragma once
 
 #include <zlib.h>
@@ -35,7 +36,8 @@ class JsonBytes {
     return at_ == out_.size() ? -1 : static_cast<unsigned char>(out_[at_]);
   }
   void skip() noexcept { ++at_; }
-  /// Returns how many bytes of the unpacked file the bytes before this one stand for. The last call.
+  /// Returns how many bytes of the unpacked file the bytes before this one stand for. The last
+  /// call.
   [[nodiscard]] std::uint64_t offset();
 
   /// For nlohmann::json::sax_parse().

@@ -32,7 +32,23 @@ std::optional<Number> last_number(std::string_view text) {
 
 // What is kept of an event. Texts, because a number may be one: "dur": "3.5".
 struct Event {
-  enum Text { kPh, kCat, kName, kPid, kTid, kTs, kDur, kCorrelation, kStream, kDevice, kBytes, kEpoch, kBatch, kArgName, kTexts };
+  enum Text {
+    kPh,
+    kCat,
+    kName,
+    kPid,
+    kTid,
+    kTs,
+    kDur,
+    kCorrelation,
+    kStream,
+    kDevice,
+    kBytes,
+    kEpoch,
+    kBatch,
+    kArgName,
+    kTexts
+  };
   std::array<std::string, kTexts> of;
   unsigned has = 0;
 
@@ -41,18 +57,31 @@ struct Event {
     has |= 1U << which;
   }
   [[nodiscard]] bool told(Text which) const { return (has >> which & 1U) != 0; }
-  [[nodiscard]] std::string_view operator[](Text which) const { return told(which) ? std::string_view(of[which]) : ""; }
+  [[nodiscard]] std::string_view operator[](Text which) const {
+    return told(which) ? std::string_view(of[which]) : "";
+  }
 };
 
-constexpr std::array<std::pair<std::string_view, Event::Text>, 7> kKeys = {
-    {{"ph", Event::kPh}, {"cat", Event::kCat}, {"name", Event::kName}, {"pid", Event::kPid},
-     {"tid", Event::kTid}, {"ts", Event::kTs}, {"dur", Event::kDur}}};
+constexpr std::array<std::pair<std::string_view, Event::Text>, 7> kKeys = {{{"ph", Event::kPh},
+                                                                            {"cat", Event::kCat},
+                                                                            {"name", Event::kName},
+                                                                            {"pid", Event::kPid},
+                                                                            {"tid", Event::kTid},
+                                                                            {"ts", Event::kTs},
+                                                                            {"dur", Event::kDur}}};
 constexpr std::array<std::pair<std::string_view, Event::Text>, 7> kArgs = {
-    {{"correlation", Event::kCorrelation}, {"stream", Event::kStream}, {"device", Event::kDevice},
-     {"bytes", Event::kBytes}, {"epoch", Event::kEpoch}, {"batch", Event::kBatch}, {"name", Event::kArgName}}};
+    {{"correlation", Event::kCorrelation},
+     {"stream", Event::kStream},
+     {"device", Event::kDevice},
+     {"bytes", Event::kBytes},
+     {"epoch", Event::kEpoch},
+     {"batch", Event::kBatch},
+     {"name", Event::kArgName}}};
 
 template <std::size_t kCount>
-std::optional<Event::Text> find(const std::array<std::pair<std::string_view, Event::Text>, kCount>& keys, std::string_view key) {
+std::optional<Event::Text> find(
+    const std::array<std::pair<std::string_view, Event::Text>, kCount>& keys,
+    std::string_view key) {
   for (const auto& [name, text] : keys) {
     if (name == key) return text;
   }
@@ -65,7 +94,9 @@ class Events {
   Events(Trace& trace, const Rules& rules) : trace_(trace), rules_(rules), builder_(trace) {}
 
   void add(const Event& event);
-  void name_device(std::int64_t device, std::string_view name) { builder_.name_device(device, name); }
+  void name_device(std::int64_t device, std::string_view name) {
+    builder_.name_device(device, name);
+  }
   void finish();
 
  private:
@@ -75,7 +106,8 @@ class Events {
   void add_op(const Event& event, Kind kind, const Span& span);
   void add_leat(const Event& event, const Span& span);
   std::uint32_t thread(const Event& event) {
-    return builder_.thread({trace_.names.add(event[Event::kPid]), trace_.names.add(event[Event::kTid])});
+    return builder_.thread(
+        {trace_.names.add(event[Event::kPid]), trace_.names.add(event[Event::kTid])});
   }
   // What a name means, found out once for each.
   template <class Meaning>
@@ -90,7 +122,8 @@ class Events {
   Builder builder_;
   std::vector<signed char> is_comm_;
   std::vector<signed char> is_data_;
-  // Of Leat's traces: by pid of a device, its name; by tracks, theirs; by pid, epoch and batch, the batch.
+  // Of Leat's traces: by pid of a device, its name; by tracks, theirs; by pid, epoch and batch, the
+  // batch.
   std::map<std::string, std::string, std::less<>> processes_;
   std::map<Process, std::string> tracks_;
   std::map<std::string, std::map<std::pair<std::int64_t, std::int64_t>, Batch>> batches_;
@@ -102,7 +135,8 @@ std::optional<Span> Events::span(const Event& event) {
   const std::optional<Time> begin = nanoseconds(event[Event::kTs]);
   const std::optional<Time> length = nanoseconds(event[Event::kDur]);
   Time end = 0;
-  if (!begin || !length || *begin < 0 || *length < 0 || __builtin_add_overflow(*begin, *length, &end)) {
+  if (!begin || !length || *begin < 0 || *length < 0 ||
+      __builtin_add_overflow(*begin, *length, &end)) {
     ++trace_.oddities.dropped;
     return std::nullopt;
   }
@@ -112,8 +146,11 @@ std::optional<Span> Events::span(const Event& event) {
 void Events::add(const Event& event) {
   const std::string_view cat = event[Event::kCat];
   if (event[Event::kPh] == "M") {
-    if (event[Event::kName] == "process_name") processes_[event.of[Event::kPid]] = event[Event::kArgName];
-    if (event[Event::kName] == "thread_name") tracks_[{std::string(event[Event::kPid]), std::string(event[Event::kTid])}] = event[Event::kArgName];
+    if (event[Event::kName] == "process_name")
+      processes_[event.of[Event::kPid]] = event[Event::kArgName];
+    if (event[Event::kName] == "thread_name")
+      tracks_[{std::string(event[Event::kPid]), std::string(event[Event::kTid])}] =
+          event[Event::kArgName];
     return;
   }
   if (event[Event::kPh] != "X") return;
@@ -131,8 +168,9 @@ void Events::add(const Event& event) {
     builder_.add(Call{at->begin, at->end, thread(event), trace_.names.add(without_endings(name))},
                  {0, last_number<std::uint64_t>(event[Event::kCorrelation]).value_or(0)});
   } else if (is("user_annotation") ||
-             (is("cpu_op", "Operator") && (name.starts_with("ProfilerStep#") || rules_.data.has_value() ||
-                                           name.starts_with("enumerate(DataLoader)#")))) {
+             (is("cpu_op", "Operator") &&
+              (name.starts_with("ProfilerStep#") || rules_.data.has_value() ||
+               name.starts_with("enumerate(DataLoader)#")))) {
     const std::uint32_t text = trace_.names.add(name);
     if (!is("user_annotation") && !name.starts_with("ProfilerStep#") &&
         !cached(is_data_, text, [&](const std::string& of) { return is_data(of, rules_); })) {
@@ -147,9 +185,13 @@ void Events::add(const Event& event) {
 }
 
 void Events::add_op(const Event& event, Kind kind, const Span& span) {
-  Op op{.begin = span.begin, .end = span.end, .name = trace_.names.add(event[Event::kName]), .kind = kind};
+  Op op{.begin = span.begin,
+        .end = span.end,
+        .name = trace_.names.add(event[Event::kName]),
+        .kind = kind};
   if (kind == Kind::kOther) op.kind = kind_of_copy(event[Event::kName], op.memory);
-  if (kind == Kind::kCompute && cached(is_comm_, op.name, [&](const std::string& of) { return is_comm(of, rules_); })) {
+  if (kind == Kind::kCompute &&
+      cached(is_comm_, op.name, [&](const std::string& of) { return is_comm(of, rules_); })) {
     op.kind = Kind::kComm;
   }
   op.bytes = last_number<std::uint64_t>(event[Event::kBytes]).value_or(0);
@@ -180,7 +222,9 @@ void Events::add_leat(const Event& event, const Span& span) {
 void Events::finish() {
   builder_.finish();
   for (auto& [process, batches] : batches_) {
-    Loop loop{.name = processes_.contains(process) ? processes_[process] : "process " + process, .batches = {}, .waits = {}};
+    Loop loop{.name = processes_.contains(process) ? processes_[process] : "process " + process,
+              .batches = {},
+              .waits = {}};
     for (auto& [key, batch] : batches) {
       if (batch.use) loop.batches.push_back(batch);
     }
@@ -189,7 +233,8 @@ void Events::finish() {
     const std::string rank = loop.name.substr(0, loop.name.find(':'));
     for (const auto& [track, span] : waits_) {
       const auto named = tracks_.find(track);
-      if (named != tracks_.end() && named->second == rank + ": consumer waits for a batch") loop.waits.push_back(span);
+      if (named != tracks_.end() && named->second == rank + ": consumer waits for a batch")
+        loop.waits.push_back(span);
     }
     if (!loop.batches.empty()) trace_.loops.push_back(std::move(loop));
   }
@@ -201,7 +246,7 @@ class Handler {
  public:
   Handler(Trace& trace, Events& events) : trace_(trace), events_(events) {}
 
-  std::string fault;  // why parsing ended; "": it did not
+  std::string fault;   // why parsing ended; "": it did not
   std::string at_end;  // the parser's own reason
 
   bool null() { return true; }
@@ -212,7 +257,7 @@ class Handler {
   bool binary(std::vector<std::uint8_t>& /*value*/) { return true; }
   bool string(std::string& text) {
     if (skipped_ > 0) return true;
-    if ((place_ == In::kEvent || place_ == In::kArgs) && field_) event_.set(*field_, text);
+    if ((place_ == In::kEvent || place_ == In::kEventArgs) && field_) event_.set(*field_, text);
     if (place_ == In::kDevice && key_ == "id") device_ = last_number<std::int64_t>(text);
     if (place_ == In::kDevice && key_ == "name") device_name_ = text;
     if (place_ == In::kInfo && key_ == "rank") trace_.rank = last_number<std::int64_t>(text);
@@ -223,7 +268,7 @@ class Handler {
     if (place_ == In::kEvent) {
       field_ = find(kKeys, name);
       is_args_ = name == "args";
-    } else if (place_ == In::kArgs) {
+    } else if (place_ == In::kEventArgs) {
       field_ = find(kArgs, name);
     } else {
       key_ = name;
@@ -234,7 +279,8 @@ class Handler {
   bool start_array(std::size_t /*elements*/) { return open(true); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
-  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const nlohmann::json::exception& error) {
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::json::exception& error) {
     // "[...] parse error at line 1, column 5: syntax error while parsing value - unexpected ..."
     const std::string text = error.what();
     const std::size_t at = text.find(": ");
@@ -243,7 +289,16 @@ class Handler {
   }
 
  private:
-  enum class In : std::uint8_t { kNothing, kRoot, kEvents, kEvent, kArgs, kDevices, kDevice, kInfo };
+  enum class In : std::uint8_t {
+    kNothing,
+    kRoot,
+    kEvents,
+    kEvent,
+    kEventArgs,
+    kDevices,
+    kDevice,
+    kInfo
+  };
 
   // What begins where. std::nullopt: nothing that counts.
   [[nodiscard]] std::optional<In> inner(bool is_array) const {
@@ -255,7 +310,7 @@ class Handler {
         if (!is_array && key_ == "distributedInfo") return In::kInfo;
         return std::nullopt;
       case In::kEvents: return is_array ? std::nullopt : std::optional(In::kEvent);
-      case In::kEvent: return is_args_ && !is_array ? std::optional(In::kArgs) : std::nullopt;
+      case In::kEvent: return is_args_ && !is_array ? std::optional(In::kEventArgs) : std::nullopt;
       case In::kDevices: return is_array ? std::nullopt : std::optional(In::kDevice);
       default: return std::nullopt;
     }
@@ -348,7 +403,9 @@ std::optional<Time> nanoseconds(std::string_view text) noexcept {
     if (at < text.size() && text[at] == '+') ++at;
     int power = 0;
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), power);
-    if (end != text.data() + text.size() || (error != std::errc{} && error != std::errc::result_out_of_range)) return std::nullopt;
+    if (end != text.data() + text.size() ||
+        (error != std::errc{} && error != std::errc::result_out_of_range))
+      return std::nullopt;
     if (error == std::errc::result_out_of_range) power = text[at] == '-' ? -1'000'000 : 1'000'000;
     exponent += power;
   }
@@ -365,7 +422,8 @@ std::optional<Time> nanoseconds(std::string_view text) noexcept {
   const Wide rest = digits - quotient * divisor;
   const bool is_half = rest * 2 == divisor && divisor > 1;
   const bool is_above = rest * 2 > divisor || (is_half && is_more);
-  const Wide rounded = quotient + (is_above || (is_half && !is_more && (quotient & 1) != 0) ? 1U : 0U);
+  const Wide rounded =
+      quotient + (is_above || (is_half && !is_more && (quotient & 1) != 0) ? 1U : 0U);
   if (rounded > kMost) return std::nullopt;
   return is_negative ? -static_cast<Time>(rounded) : static_cast<Time>(rounded);
 }
@@ -378,10 +436,13 @@ Trace read_events(const std::filesystem::path& file, const Rules& rules, bool pa
   try {
     JsonBytes bytes(file);
     if (!nlohmann::json::sax_parse(JsonBytes::Cursor(bytes), JsonBytes::Cursor(), &handler)) {
-      throw Unreadable(trace.file + ", byte " + std::to_string(bytes.offset()) + ": " + handler.fault);
+      throw Unreadable(trace.file + ", byte " + std::to_string(bytes.offset()) + ": " +
+                       handler.fault);
     }
     if (!handler.has_events) {
-      throw Unreadable(trace.file + ": JSON without traceEvents; a trace of the PyTorch profiler or of Leat has them");
+      throw Unreadable(
+          trace.file +
+          ": JSON without traceEvents; a trace of the PyTorch profiler or of Leat has them");
     }
   } catch (const Unreadable& error) {
     if (!partial || !handler.has_events) throw;

@@ -1,0 +1,256 @@
+#include "leat/overlap/trace/figures/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "leat/overlap/trace/figures/verdict.h"
+#include "leat/overlap/trace/readers/bytes.h"
+
+namespace overlap::trace {
+namespace {
+
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+
+std::vector<NameTime> sorted_names(const Trace& trace, const std::vector<NameTime>& by_name) {
+  std::vector<NameTime> found;
+  for (std::size_t i = 0; i < by_name.size(); ++i) {
+    if (by_name[i].count == 0) continue;
+    found.push_back(by_name[i]);
+    found.back().name = trace.names[static_cast<std::uint32_t>(i)];
+  }
+  std::ranges::stable_sort(found, std::greater{}, &NameTime::time);
+  return found;
+}
+
+bool is_in(const Span& window, Time at) noexcept { return window.begin <= at && at < window.end; }
+
+void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
+  const Span& window = report.steps.window;
+  std::map<std::pair<Kind, Memory>, Copies> copies;
+  std::vector<NameTime> names(trace.names.size());
+  std::vector<const Op*> latest(device.streams.size());
+  std::vector<Time> ends(device.streams.size());
+  for (const std::string& stream : device.streams) report.streams.push_back({.name = stream});
+  for (const Op& op : device.ops) {
+    const Time length = op.end - op.begin;
+    StreamTime& stream = report.streams[op.stream];
+    ++stream.ops;
+    stream.of[static_cast<std::size_t>(op.kind)] += length;
+    report.graphs += op.is_graph ? 1U : 0U;
+    if (is_in(window, op.begin)) {
+      ++names[op.name].count;
+      names[op.name].time += length;
+    }
+    if (op.kind == Kind::kH2d || op.kind == Kind::kD2h) {
+      Copies& of = copies[{op.kind, op.memory}];
+      ++of.count;
+      of.bytes += op.bytes;
+      if (op.bytes >= kLarge) {
+        of.large_bytes += op.bytes;
+        of.large_time += length;
+      }
+    }
+    const Op* const before = latest[op.stream];
+    report.odd.overlap_in_stream += op.begin < ends[op.stream] ? 1U : 0U;
+    report.odd.equal += before != nullptr && before->begin == op.begin && before->end == op.end &&
+                                before->name == op.name
+                            ? 1U : 0U;
+    report.odd.before_launch += op.call != kNone && op.begin < trace.calls[op.call].begin ? 1U : 0U;
+    latest[op.stream] = &op;
+    ends[op.stream] = std::max(ends[op.stream], op.end);
+  }
+  for (auto& [key, of] : copies) {
+    std::tie(of.direction, of.memory) = key;
+    report.copies.push_back(of);
+  }
+  report.names = sorted_names(trace, names);
+}
+
+// What pageable copies of 1 MiB and more would save in the window, if they were as fast as pinned
+// ones; std::nullopt: nothing tells how fast those are.
+std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& report,
+                                     const std::optional<double>& link) {
+  std::optional<Time> saved;
+  for (const Kind direction : {Kind::kH2d, Kind::kD2h}) {
+    std::optional<double> rate = link;
+    for (const Copies& of : report.copies) {
+      if (of.direction == direction && of.memory == Memory::kPinned && of.rate()) rate = of.rate();
+    }
+    std::uint64_t bytes = 0;
+    Time time = 0;
+    for (const Op& op : device.ops) {
+      if (op.kind != direction || op.memory != Memory::kPageable || op.bytes < kLarge ||
+          !is_in(report.steps.window, op.begin))
+        continue;
+      bytes += op.bytes;
+      time += op.end - op.begin;
+    }
+    if (bytes == 0 || !rate) continue;
+    const auto pinned = static_cast<Time>(std::llround(static_cast<double>(bytes) / *rate * 1e9));
+    saved = saved.value_or(0) + std::max<Time>(time - pinned, 0);
+  }
+  return saved;
+}
+
+void add_what_if(const Device& device, const std::optional<double>& link, DeviceReport& report) {
+  const Figures& mean = report.mean;
+  const Time most = mean.most();
+  const Time computing = std::max(mean[Part::kCompute], mean[Part::kComm]);
+  const auto less = [&](Time saved, Time least) { return std::max(mean.length - saved, least); };
+  const Time data = mean[Cause::kData];
+  report.what_if = {
+      {"copies", "copies hidden (a side stream, two batches ahead)",
+       less(mean[Part::kExposedCopies], most)},
+      {"comm", "communication hidden", less(mean[Part::kExposedComm], most)},
+      {"both", "both hidden", less(mean[Part::kExposed], most)},
+      {"pinned", "host memory pinned", std::nullopt},
+      {"data", "data never awaited", less(data, most)},
+      {"all", "both hidden, and data never awaited", less(mean[Part::kExposed] + data, most)},
+  };
+  const std::optional<Time> pinned = saved_by_pinning(device, report, link);
+  if (pinned)
+    report.what_if[3].best = less(std::min(*pinned, mean[Part::kExposedCopies]), computing);
+}
+
+DeviceReport report_of(const Trace& trace, const Host& host, const Device& device,
+                       const AnalysisOptions& options) {
+  DeviceReport report{.number = device.number, .name = device.name, .ops = device.ops.size()};
+  const Busy of = busy(device.ops);
+  report.steps = find_steps(trace, device, options.rules, options.steps);
+  Span whole{device.ops.front().begin, 0};
+  for (const Op& op : device.ops) whole.end = std::max(whole.end, op.end);
+  const Span all{std::min(whole.begin, host.all().begin), std::max(whole.end, host.all().end)};
+  const Idle idle_time = idle(trace, host, device, of[Part::kBusy], all);
+  report.whole = figures(of, idle_time, whole);
+  for (const Step& step : report.steps.all) {
+    report.of_steps.push_back(step.is_empty ? Figures{} : figures(of, idle_time, step.device));
+  }
+  report.mean = figures(of, idle_time, report.steps.window);
+  report.steps_in_mean = std::max<std::uint64_t>(report.steps.measured, 1);
+  std::vector<NameTime> calls(trace.names.size());
+  for (const Host::Piece& piece : idle_time.calls) {
+    const Time length = std::min(piece.at.end, report.steps.window.end) -
+                        std::max(piece.at.begin, report.steps.window.begin);
+    if (length <= 0) continue;
+    ++calls[piece.name].count;
+    calls[piece.name].time += length;
+  }
+  report.calls = sorted_names(trace, calls);
+  report.link = options.link.value_or(link_of(device.name));
+  count_ops(trace, device, report);
+  add_what_if(device, options.link, report);
+  report.verdict = verdict(report);
+  return report;
+}
+
+LoopReport report_of(const Loop& loop) {
+  LoopReport report{.name = loop.name};
+  double copies = 0;
+  double uses = 0;
+  std::uint64_t copied = 0;
+  for (const Batch& batch : loop.batches) {
+    uses += static_cast<double>(batch.use->end - batch.use->begin);
+    if (!batch.copy) continue;
+    ++copied;
+    copies += static_cast<double>(batch.copy->end - batch.copy->begin);
+  }
+  report.t_c = uses / static_cast<double>(loop.batches.size());
+  report.t_x = copied == 0 ? 0 : copies / static_cast<double>(copied);
+  report.steps = loop.batches.size() - 1;
+  if (report.steps == 0) return report;
+  const Span window{loop.batches.front().use->end, loop.batches.back().use->end};
+  const auto steps = static_cast<double>(report.steps);
+  report.t_step = static_cast<double>(window.end - window.begin) / steps;
+  if (report.t_step <= 0) return report;
+  const double most = std::max(report.t_c, report.t_x);
+  const double least = std::min(report.t_c, report.t_x);
+  report.oe = std::min(most / report.t_step, 1.0);
+  report.bubble = std::max(report.t_step - most, 0.0);
+  report.hidden =
+      least == 0 ? 0 : std::clamp((report.t_c + report.t_x - report.t_step) / least, 0.0, 1.0);
+  // Idle: no batch is copied or used. Then the consumer waits for one, or is elsewhere.
+  std::vector<Span> works;
+  for (const Batch& batch : loop.batches) {
+    works.push_back(*batch.use);
+    if (batch.copy) works.push_back(*batch.copy);
+  }
+  const auto cover_of = [](std::vector<Span> spans) {
+    std::ranges::sort(spans, {}, &Span::begin);
+    Cover cover;
+    for (const Span& span : spans) cover.add(span);
+    return cover;
+  };
+  const Cover waits = cover_of(loop.waits);
+  Time data = 0;
+  Time host = 0;
+  cover_of(works).split(
+      window, [](const Span& /*busy*/) {},
+      [&](const Span& gap) {
+        const Time waiting = waits.within(gap);
+        data += waiting;
+        host += gap.end - gap.begin - waiting;
+      });
+  report.data = static_cast<double>(data) / steps;
+  report.host = static_cast<double>(host) / steps;
+  return report;
+}
+
+}  // namespace
+
+std::optional<double> Copies::rate() const noexcept {
+  if (large_time <= 0) return std::nullopt;
+  return static_cast<double>(large_bytes) / static_cast<double>(large_time) * 1e9;
+}
+
+TraceReport analyze(const Trace& trace, const AnalysisOptions& options) {
+  TraceReport report{.file = trace.file,
+                     .format = trace.format,
+                     .rank = trace.rank,
+                     .partial = trace.partial,
+                     .oddities = trace.oddities,
+                     .devices = {},
+                     .loops = {}};
+  const Host host(trace, options.rules);
+  for (const Device& device : trace.devices) {
+    if (options.device && device.number != *options.device) continue;
+    report.devices.push_back(report_of(trace, host, device, options));
+  }
+  for (const Loop& loop : trace.loops) report.loops.push_back(report_of(loop));
+  if (!report.devices.empty() || !report.loops.empty()) return report;
+  if (options.device && !trace.devices.empty()) {
+    throw Unreadable(trace.file + ": it has no op of device " + std::to_string(*options.device) +
+                     "; it has some of device " + std::to_string(trace.devices.front().number));
+  }
+  throw Unreadable(trace.file +
+                   ": it has no op of a GPU. Record some: with ProfilerActivity.CUDA in "
+                   "torch.profiler.profile(activities=...), or "
+                   "nsys profile --trace=cuda,nvtx, or leat-overlap --trace");
+}
+
+std::optional<Straggler> straggler(const std::vector<TraceReport>& traces) {
+  std::optional<Straggler> found;
+  double most = -1;
+  double sum = 0;
+  std::size_t ranks = 0;
+  for (std::size_t t = 0; t < traces.size(); ++t) {
+    for (std::size_t d = 0; d < traces[t].devices.size(); ++d) {
+      const DeviceReport& device = traces[t].devices[d];
+      const double own = static_cast<double>(device.mean.length - device.mean[Part::kComm]) /
+                         static_cast<double>(device.steps_in_mean);
+      ++ranks;
+      sum += own;
+      if (own <= most) continue;
+      most = own;
+      found = Straggler{.trace = t, .device = d};
+    }
+  }
+  if (ranks < 2) return std::nullopt;
+  found->others_wait =
+      static_cast<Time>(std::llround(most - (sum - most) / static_cast<double>(ranks - 1)));
+  return found;
+}
+
+}  // namespace overlap::trace

@@ -1,0 +1,126 @@
+// Where the time of a device goes, per step and in all, what holds it back, and what a change may
+// give.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/overlap/trace/figures/parts.h"
+#include "leat/overlap/trace/figures/steps.h"
+#include "leat/overlap/trace/model.h"
+
+namespace overlap::trace {
+
+/// Copies of one direction and one kind of host memory.
+struct Copies {
+  Kind direction = Kind::kH2d;
+  Memory memory = Memory::kUnknown;
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+  // Of those of 1 MiB or more:
+  std::uint64_t large_bytes = 0;
+  Time large_time = 0;  ///< the sum of their lengths
+
+  /// Bytes per second of the large ones; std::nullopt: there is none.
+  [[nodiscard]] std::optional<double> rate() const noexcept;
+};
+
+/// Time of a stream's ops, summed by kind.
+struct StreamTime {
+  std::string name;
+  std::uint64_t ops = 0;
+  std::array<Time, kKinds> of{};
+};
+
+/// Ops of one name.
+struct NameTime {
+  std::string name;
+  std::uint64_t count = 0;
+  Time time = 0;
+};
+
+/// What a step may take after a change: from `best`, which is below what can be reached, to
+/// today's.
+struct WhatIf {
+  std::string change;        ///< "copies", "comm", "both", "pinned", "data", "all": keys in JSON
+  std::string words;         ///< "copies hidden behind compute"
+  std::optional<Time> best;  ///< summed over the steps; std::nullopt: no promise
+};
+
+/// Ops that look wrong, and are kept.
+struct Odd {
+  std::uint64_t overlap_in_stream = 0;
+  std::uint64_t equal = 0;
+  std::uint64_t before_launch = 0;
+};
+
+/// One device of one trace.
+struct DeviceReport {
+  std::int64_t number = 0;
+  std::string name;
+  std::uint64_t ops = 0;
+  std::uint64_t graphs = 0;
+  Figures whole;  ///< from the first op's begin to the last end
+  Steps steps;
+  std::vector<Figures> of_steps;  ///< by steps.all
+  /// All measured steps as one window, and their number: the mean step is the quotient.
+  Figures mean;
+  std::uint64_t steps_in_mean = 1;
+  std::vector<NameTime> calls;  ///< of Cause::kCalls in the mean's window, the longest first
+  std::vector<Copies> copies;
+  double link = 0;  ///< bytes per second that the link can have; 0: not known
+  std::vector<StreamTime> streams;
+  std::vector<NameTime> names;  ///< of ops in the mean's window, the longest first, all
+  std::vector<WhatIf> what_if;
+  Odd odd;
+  std::string verdict;
+};
+
+/// A Leat loop, by its batches.
+struct LoopReport {
+  std::string name;
+  std::uint64_t steps = 0;
+  double t_x = 0;  ///< nanoseconds, mean
+  double t_c = 0;
+  double t_step = 0;
+  double oe = 0;
+  double bubble = 0;
+  double hidden = 0;  ///< (Tc + Tx - Tstep) / min(Tc, Tx), within 0 and 1, as feed.stats() has it
+  double data = 0;    ///< of the idle time: while the consumer waits for a batch
+  double host = 0;    ///< the rest of it
+};
+
+/// How to look at a trace.
+struct AnalysisOptions {
+  Rules rules;
+  StepOptions steps;
+  std::optional<std::int64_t> device;  ///< that one alone
+  std::optional<double> link;          ///< bytes per second
+};
+
+/// One trace.
+struct TraceReport {
+  std::string file;
+  std::string format;
+  std::optional<std::int64_t> rank;
+  std::string partial;
+  Oddities oddities;
+  std::vector<DeviceReport> devices;
+  std::vector<LoopReport> loops;
+};
+
+/// Throws Unreadable if the trace has no op of a device and no Leat loop: what to record then.
+[[nodiscard]] TraceReport analyze(const Trace& trace, const AnalysisOptions& options);
+
+/// Of several ranks: each alone, since their clocks differ.
+struct Straggler {
+  std::size_t trace = 0;
+  std::size_t device = 0;
+  Time others_wait = 0;  ///< mean, in a step: their Tstep - |comm| is less by that
+};
+/// Returns the rank with the largest Tstep - |comm|; std::nullopt if there is only one rank.
+[[nodiscard]] std::optional<Straggler> straggler(const std::vector<TraceReport>& traces);
+
+}  // namespace overlap::trace
