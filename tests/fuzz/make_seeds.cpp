@@ -1,4 +1,6 @@
 // make_seeds <folder>: writes a few small inputs for each fuzz target to <folder>/<target>/.
+#include <sqlite3.h>
+
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -187,6 +189,47 @@ void add_schedules(Seeds& seeds) {
             "1F0+1WAIT_SEND_F0,2WAIT_SEND_B1,1WAIT_REDUCE_GRAD\n");
 }
 
+// Exports of Nsight Systems: what the reader looks at, in small pages, of which one table needs
+// several; and in UTF-16.
+void add_databases(Seeds& seeds) {
+  for (const char* const encoding : {"UTF-8", "UTF-16le"}) {
+    const fs::path file = seeds.scratch() / "nsight.sqlite";
+    fs::remove(file);
+    const std::string sql =
+        std::string("PRAGMA page_size = 512; PRAGMA encoding = '") + encoding +
+        "'; CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);"
+        "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclAll'), (3, 'cudaLaunchKernel_v7000');"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start, end, deviceId, streamId, correlationId,"
+        " globalPid, demangledName, shortName);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (30, 40, 0, 7, 1, 16777216, 1, 1),"
+        " (50, 60, 0, 7, 2, 16777216, 2, 1);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start, end, deviceId, streamId, correlationId,"
+        " globalPid, bytes, copyKind, srcKind, dstKind);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1, 2, 0, 7, 3, 16777216, 99, 1, 1, 2);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start, end, deviceId, streamId, graphId);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (70, 80, 1, 8, 4);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start, end, globalTid, correlationId, nameId);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (5, 6, 16777217, 1, 3);"
+        "CREATE TABLE NVTX_EVENTS(start, end, eventType, text TEXT, globalTid, textId);"
+        "INSERT INTO NVTX_EVENTS VALUES (1, 9, 60, NULL, 16777217, 1),"
+        " (1, 9, 59, hex(zeroblob(600)), 16777217, NULL);"
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)"
+        "INSERT INTO NVTX_EVENTS SELECT i, i + 9, 59, 'step ' || i, 16777217, NULL FROM n;"
+        "CREATE TABLE TARGET_INFO_GPU(id, name TEXT);"
+        "INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100');"
+        "CREATE TABLE TARGET_INFO_CUDA_DEVICE(gpuId, cudaId, pid);"
+        "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (0, 0, 1);"
+        "CREATE VIEW CUPTI_ACTIVITY_KIND_MEMSE AS SELECT 1";
+    sqlite3* database = nullptr;
+    const bool is_written =
+        sqlite3_open(file.c_str(), &database) == SQLITE_OK &&
+        sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK;
+    sqlite3_close(database);
+    if (!is_written) throw std::runtime_error("cannot write " + file.string());
+    seeds.add_file("nsight", file, "");
+  }
+}
+
 void add_all(Seeds& seeds) {
   add_archives(seeds);
   add_images(seeds);
@@ -199,6 +242,7 @@ void add_all(Seeds& seeds) {
   add_arrays(seeds);
   add_states(seeds);
   add_schedules(seeds);
+  add_databases(seeds);
   for (std::uint64_t i = 0; i < 4; ++i) {
     seeds.add("resize", noise(i, 100));
     seeds.add("c_api", noise(i, 600));
