@@ -18,6 +18,7 @@
 #include "leat/overlap/trace/figures/analysis.h"
 #include "leat/overlap/trace/readers/bytes.h"
 #include "leat/overlap/trace/readers/events.h"
+#include "leat/overlap/trace/readers/nsight.h"
 #include "leat/overlap/trace/report/json.h"
 #include "leat/overlap/trace/report/table.h"
 
@@ -144,7 +145,9 @@ double link_rate(std::string text) {
 }
 
 TraceReport report_of(const std::string& file, const AnalysisOptions& options, bool partial) {
-  return analyze(read_events(file, options.rules, partial), options);
+  return analyze(is_sqlite(file) ? read_nsight(file, options.rules)
+                                 : read_events(file, options.rules, partial),
+                 options);
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ void Builder::finish() {
   calls = std::move(ordered);
   calls_ = {};
   std::ranges::sort(known);
-  for (auto& [number, of] : devices_) {
+  for (auto& [number, entry] : devices_) {
+    DeviceOps& of = entry;  // captured below
     Device device{
         .number = number, .name = names_[number], .streams = std::move(of.streams), .ops = {}};
     device.ops.reserve(of.ops.size());

@@ -113,7 +113,7 @@ struct CopyKind {
   const char* name;
   Kind kind;
 };
-constexpr std::array<CopyKind, 14> kCopies = {{{"Memcpy", Kind::kOther},
+constexpr std::array<CopyKind, 14> kCopyKinds = {{{"Memcpy", Kind::kOther},
                                                {"Memcpy HtoD", Kind::kH2d},
                                                {"Memcpy DtoH", Kind::kD2h},
                                                {"Memcpy HtoA", Kind::kH2d},
@@ -223,8 +223,8 @@ void Reader::read_kernels(Rows& rows) {
 void Reader::read_copies(Rows& rows) {
   while (rows.next()) {
     const std::int64_t number = rows.integer(kMore).value_or(0);
-    const bool is_known = number >= 0 && number < static_cast<std::int64_t>(kCopies.size());
-    const CopyKind& copy = kCopies[is_known ? static_cast<std::size_t>(number) : 0];
+    const bool is_known = number >= 0 && number < static_cast<std::int64_t>(kCopyKinds.size());
+    const CopyKind& copy = kCopyKinds[is_known ? static_cast<std::size_t>(number) : 0];
     Op op{.kind = copy.kind};
     const std::int64_t bytes = rows.integer(kMore + 3).value_or(0);
     op.bytes = bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
