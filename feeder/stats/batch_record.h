@@ -18,8 +18,8 @@
 // On the device, marks delimit a batch: timed events, which the owner records between two pieces of
 // work, if an observer wants them.
 //
-// `abandoned` takes the place of `read` and `copied`: a read or a copy has ended without a batch, by
-// an error, a cancellation, or because there is no such batch. A dataset's error comes with the
+// `abandoned` takes the place of `read` and `copied`: a read or a copy has ended without a batch,
+// by an error, a cancellation, or because there is no such batch. A dataset's error comes with the
 // batches, so it is told as `read`.
 //
 // A read that begins chooses no marks: the stats choose when a copy begins, because they time two
@@ -152,7 +152,7 @@ struct alignas(64) UsedRecord {
 struct BatchRecord : StagedRecord, UsedRecord {};
 
 /// Is told what happens to batches, by the owner of each. Thread-safe. No event throws, allocates
-/// or waits.
+/// or waits, except in a profiler's library.
 class Observer {
  public:
   Observer() = default;

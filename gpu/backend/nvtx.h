@@ -1,5 +1,5 @@
-// Ranges on the time lines of profilers, such as Nsight Systems. gpu/cuda/nvtx.cpp has them of NVTX; in
-// a build without it, gpu/cuda/nvtx_absent.cpp says that nobody records any.
+// Ranges on the time lines of profilers, such as Nsight Systems. gpu/cuda/nvtx.cpp has them of
+// NVTX; in a build without it, gpu/cuda/nvtx_absent.cpp says that nobody records any.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Ranges by NVTX: headers of the CUDA Toolkit, which load the profiler's library. The one file that
 // includes them.
 
-#include <nvtx3/nvToolsExt.h>
-
 #include "leat/gpu/backend/nvtx.h"
+
+#include <nvtx3/nvToolsExt.h>
 
 namespace leat::gpu::nvtx {
 
