@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +22,6 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "leat/feeder/batch_source.h"
 #include "tests/feeder/prefetcher_fixture.h"
 #include "tests/feeder/trace/recorder.h"
@@ -30,7 +29,6 @@
 namespace leat::feeder {
 namespace ranges_test {
 
-using namespace std::chrono_literals;
 using support::Numbers;
 
 constexpr const char* kProfiler = "NVTX_INJECTION64_PATH";
@@ -121,7 +119,7 @@ class ProfilerRanges : public testing::Test {
 TEST_F(ProfilerRanges, EachBatchIsReadThenCopiedThenAStep) {
   recorded([] {
     run([] {
-      NumbersFeed feed({.size = 48}, {.batch_size = 4, .workers = 3});
+      NumbersFeed feed({.size = 48}, {.batch_size = 4, .workers = 3, .read_across_epochs = false});
       for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
         for (Lease& batch : feed.epoch(epoch)) feed.launch_check(batch);
       }
@@ -212,17 +210,6 @@ TEST_F(ProfilerRanges, AReadThatThrowsOrIsCancelledEnds) {
   });
 }
 
-TEST_F(ProfilerRanges, ACopyThatFailsEnds) {
-  recorded([] {
-    run([] {
-      NumbersFeed feed({.size = 400}, {.batch_size = 4}, {.faults = {.copy = 3}});
-      EXPECT_THROW(count_samples(feed.epoch(0)), Error);
-    });
-    EXPECT_EQ(open(), 0U);
-    EXPECT_FALSE(named("leat copy 1").empty());
-  });
-}
-
 // Calls a function for each batch; each reader is asked for two at a time.
 class Source : public BatchSource {
  public:
@@ -268,6 +255,27 @@ TEST_F(ProfilerRanges, AReadOfASourceLastsFromTheRequestToTheAnswer) {
     others.erase("leat step 2");
     EXPECT_EQ(counts("leat step "), others);
     EXPECT_LT(named("leat read 1").at(0).begin, named("leat read 0").at(0).end);
+  });
+}
+
+TEST_F(ProfilerRanges, ACopyThatFailsEnds) {
+  recorded([] {
+    run([] {
+      const Source source([](BatchFill& batch) {
+        batch.asked();
+        batch.grow(4096);
+        const std::array tensors{PlacedTensor{"bytes", DType::kUint8, {4096}, 0}};
+        batch.filled(
+            {.layout = layout_of(tensors), .rows = 1, .opaque = {}, .failed = {}, .times = {}});
+      });
+      Prefetcher feed(source, gpu::open("host"),
+                      {.batch_size = 1, .order = Order::kDrawn, .max_device_bytes = 1024});
+      feed.start(0);
+      feed.rank(0).draw({.bytes = "k", .kind = 1, .rows = 1});
+      EXPECT_THROW(static_cast<void>(feed.next()), Error);  // no room on the device
+    });
+    EXPECT_EQ(named("leat copy 0").size(), 1U);
+    EXPECT_EQ(open(), 0U);
   });
 }
 
