@@ -1,5 +1,5 @@
-# Decides once whether this build has CUDA. The answer, LEAT_WITH_CUDA, chooses which *files* join
-# a target; no preprocessor symbol carries it into the sources.
+# Decides once whether this build has CUDA, and NVTX. The answers, LEAT_WITH_CUDA and LEAT_WITH_NVTX,
+# choose which *files* join a target; no preprocessor symbol carries them into the sources.
 
 set(LEAT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (where a toolkit works)")
 set_property(CACHE LEAT_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -82,4 +82,34 @@ elseif(LEAT_CUDA STREQUAL "AUTO" OR NOT LEAT_CUDA)
   message(STATUS "Leat: without CUDA (${leat_cuda_reason})")
 else()
   message(FATAL_ERROR "LEAT_CUDA=ON, but ${leat_cuda_reason}")
+endif()
+
+# NVTX is headers, of a toolkit or of the package nvidia-nvtx-cu12 beside LEAT_CUDA_RUNTIME. They were once
+# a library (nvToolsExt.h alone), so the file that needs them is compiled.
+set(LEAT_WITH_NVTX OFF)
+if(LEAT_WITH_CUDA)
+  if(LEAT_CUDA_RUNTIME)
+    set(leat_nvtx_places "${LEAT_CUDA_RUNTIME}/include" "${LEAT_CUDA_RUNTIME}/../nvtx/include")
+  else()
+    set(leat_nvtx_places ${CUDAToolkit_INCLUDE_DIRS})
+  endif()
+  find_path(LEAT_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h PATHS ${leat_nvtx_places} NO_DEFAULT_PATH
+            DOC "The folder of nvtx3/nvToolsExt.h"
+  )
+  mark_as_advanced(LEAT_NVTX_INCLUDE_DIR)
+  if(LEAT_NVTX_INCLUDE_DIR)
+    set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+    try_compile(
+      LEAT_NVTX_COMPILES "${PROJECT_BINARY_DIR}/nvtx" "${PROJECT_SOURCE_DIR}/gpu/cuda/nvtx.cpp"
+      CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${LEAT_NVTX_INCLUDE_DIR};${leat_include}"
+      CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
+    )
+    unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+  endif()
+  if(LEAT_NVTX_INCLUDE_DIR AND LEAT_NVTX_COMPILES)
+    set(LEAT_WITH_NVTX ON)
+    message(STATUS "Leat: with NVTX of ${LEAT_NVTX_INCLUDE_DIR}")
+  else()
+    message(STATUS "Leat: without NVTX (no nvtx3/nvToolsExt.h that compiles in ${leat_nvtx_places})")
+  endif()
 endif()

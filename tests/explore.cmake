@@ -18,7 +18,9 @@ endfunction()
 file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/gpu/*.cpp" "${PROJECT_SOURCE_DIR}/gpu/host/*.cpp"
      "${PROJECT_SOURCE_DIR}/gpu/backend/*.cpp"
 )
-add_library(gpu_explore STATIC "${PROJECT_SOURCE_DIR}/gpu/cuda/absent.cpp" ${sources})
+add_library(gpu_explore STATIC "${PROJECT_SOURCE_DIR}/gpu/cuda/absent.cpp" "${PROJECT_SOURCE_DIR}/gpu/cuda/nvtx_absent.cpp"
+                               ${sources}
+)
 target_link_libraries(gpu_explore PUBLIC leat::csp_explore)
 leat_set_explore_options(gpu_explore)
 

@@ -6,6 +6,7 @@
 #include "leat/csp/wait/identity.h"
 #include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/trace/device_trace.h"
+#include "leat/feeder/trace/ranges.h"
 
 namespace leat::feeder {
 namespace {
@@ -35,7 +36,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       ready(2 * capacity(size.device_slots), "ready batches"),
       credit(capacity(size.leases), "leases to be had"),
       trace_(into == nullptr ? nullptr : into->make(copy_stream, local)),
-      observers_{&stats, trace_.get()},
+      observers_{&stats, trace_.get(), profiler_ranges()},
       scheduler_(&scheduler),
       virtual_time_(clock_of(scheduler).is_virtual()),
       pinned_memory_(layout.staged_bytes() == 0

@@ -75,8 +75,8 @@ class SlotRing {
   }
   /// Returns the number of leases, including one whose batch a consumer has asked for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
-  /// Tells the observers of an event: the stats, and the trace if there is one. The caller owns the
-  /// slot that has the record.
+  /// Tells the observers of an event: the stats, the trace and the profiler if there are any. The
+  /// caller owns the slot that has the record.
   void tell(void (Observer::*event)(BatchRecord&) noexcept, BatchRecord& record) const noexcept {
     for (Observer* const one : observers_) {
       if (one != nullptr) (one->*event)(record);
@@ -136,7 +136,7 @@ class SlotRing {
 
  private:
   const std::shared_ptr<DeviceTrace> trace_;  // null: off
-  const std::array<Observer*, 2> observers_;
+  const std::array<Observer*, 3> observers_;
   const SchedulerCore* const scheduler_;  // only compared, never dereferenced
   const bool virtual_time_;
   const std::unique_ptr<gpu::PinnedArena> pinned_memory_;  // null: each slot has its own
@@ -145,6 +145,33 @@ class SlotRing {
   gpu::DeviceBuffer device_memory_;
   std::vector<std::unique_ptr<PinnedSlot>> pinned_;
   std::vector<std::unique_ptr<DeviceSlot>> device_slots_;
+};
+
+/// A read or a copy of a batch: tells the observers when it begins, and when it ends.
+class Attempt {
+ public:
+  using Event = void (Observer::*)(BatchRecord&) noexcept;
+  /// Tells of `begins`. Keeps references.
+  Attempt(const SlotRing& ring, Event begins, BatchRecord& record) noexcept
+      : ring_(ring), record_(record) {
+    ring.tell(begins, record);
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  /// Tells that it was abandoned, unless it is done.
+  ~Attempt() {
+    if (!is_done_) ring_.tell(&Observer::abandoned, record_);
+  }
+  /// Tells of `ends`; `record` is where the batch is now.
+  void done(Event ends, BatchRecord& record) noexcept {
+    is_done_ = true;
+    ring_.tell(ends, record);
+  }
+
+ private:
+  const SlotRing& ring_;
+  BatchRecord& record_;
+  bool is_done_ = false;
 };
 
 }  // namespace leat::feeder

@@ -16,7 +16,7 @@ void Steps::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept 
   slot.pass = pass;
   slot.starved = waited;
   slot.is_own_time = ring_.is_own_time();
-  if (slot.traced != nullptr) ring_.tell(&Observer::handed_out, slot);
+  ring_.tell(&Observer::handed_out, slot);
 }
 
 void Steps::waited(DeviceSlot& slot, TimePoint since, bool is_done) noexcept {

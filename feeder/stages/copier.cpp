@@ -68,7 +68,7 @@ void Copier::stage(PinnedSlot& from) {
   DeviceSlot& to = **ring_.free_device.recv();
   from.is_last = from.batch.index + 1 == shared_.plan.batches();
   from.wait_for_slot = {.begin = wanted, .end = now()};
-  ring_.tell(&Observer::copy_begins, from);
+  Attempt attempt(ring_, &Observer::copy_begins, from);
   from.mark(Mark::kQueued, stream);
   if (to.state.now() == DeviceState::kReleased) {
     // If the batch was never leased, its transform may still be reading the slot.
@@ -88,7 +88,7 @@ void Copier::stage(PinnedSlot& from) {
   from.mark(Mark::kCopyEnds, stream);
   const StagedRecord& staged = from;
   static_cast<StagedRecord&>(to) = staged;
-  ring_.tell(&Observer::copied, to);
+  attempt.done(&Observer::copied, to);
   from.copied.record(stream);
   if (transforms_.has_value()) {
     transform(from.batch, to);

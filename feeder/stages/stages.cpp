@@ -230,6 +230,7 @@ void Stages::read(std::size_t number) {
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
     slot->cost = {};
+    Attempt attempt(ring, &Observer::read_begins, *slot);
     reading.begin(slot->batch, start);
     bool has_begun = false;
     const auto fill = [&] {
@@ -260,7 +261,7 @@ void Stages::read(std::size_t number) {
     slot->read = {.begin = start, .end = start + busy};
     // An estimate if a read parks: see FillMeter.
     slot->cost.cpu = std::clamp(slot->cost.cpu, Duration::zero(), busy);
-    ring.tell(&Observer::read, *slot);
+    attempt.done(&Observer::read, *slot);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
     if (autotuner_) autotuner_->end_read();
@@ -279,7 +280,10 @@ void Stages::fill(std::size_t fiber) {
     std::unique_lock asking(asking_[number]);
     PinnedSlot* const slot = *work_of(number).recv();
     SlotRing& ring = *rings_[slot->rank];
-    if (reader.fill(*slot, ring, asking)) ring.tell(&Observer::read, *slot);
+    {
+      Attempt attempt(ring, &Observer::read_begins, *slot);
+      if (reader.fill(*slot, ring, asking)) attempt.done(&Observer::read, *slot);
+    }
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
   }

@@ -1,25 +1,30 @@
 // One record of a batch: what happens to it, from its read to the end of its lease.
 //
 // A slot has the record of its batch, and the slot's owner writes it. The copier takes it along,
-// from the pinned slot to the device slot. Two observers, the stats (StatsCollector) and a trace
-// (DeviceTrace), are told of a few events. In their order:
+// from the pinned slot to the device slot. Three observers, the stats (StatsCollector), a trace
+// (DeviceTrace) and a profiler (profiler_ranges), are told of a few events. In their order:
 //
-//   event        told by           known then                  stats             trace
-//   read         reader            read, cpu, cold_bytes       Tread             wants marks, read
-//   copy_begins  copier            wait_for_slot               wants marks
-//   copied       copier            slot, bytes                 bytes             wait for a slot
-//   handed_out   lease, if traced  pass, starved so far                          wait for a batch
-//   used         lease, if traced  starved                                       notes
-//   step_ended   consumer, lease   the marks, or busy          host's step       notes
-//   given_back   slot's last owner is_done                     steps             lease
+//   event        told by           known then              stats        trace              profiler
+//   read_begins  reader            batch, generation                                       read
+//   read         reader            read, cpu, cold_bytes   Tread        wants marks, read  its end
+//   copy_begins  copier            wait_for_slot           wants marks                     copy
+//   copied       copier            slot, bytes             bytes        wait for a slot    its end
+//   handed_out   lease             pass, starved so far                 wait for a batch   step
+//   used         lease, if traced  starved                              notes
+//   step_ended   consumer, lease   the marks, or busy      host's step  notes
+//   given_back   slot's last owner is_done                 steps        lease              its end
+//   abandoned    reader, copier    the same as before                                      its end
 //
 // On the device, marks delimit a batch: timed events, which the owner records between two pieces of
 // work, if an observer wants them.
 //
-// Two events that one might look for are missing. A read that begins: the stats choose their marks
-// when a copy begins, because they time two successive copies, whose order is known then; a trace
-// chooses when a read ends, because it counts finished reads. A failure: it ends the batches, and
-// an observer keeps what it was told until then.
+// `abandoned` takes the place of `read` and `copied`: a read or a copy has ended without a batch,
+// by an error, a cancellation, or because there is no such batch. A dataset's error comes with the
+// batches, so it is told as `read`.
+//
+// A read that begins chooses no marks: the stats choose when a copy begins, because they time two
+// successive copies, whose order is known then; a trace when a read ends, because it counts
+// finished reads.
 #pragma once
 
 #include <array>
@@ -104,6 +109,7 @@ struct StagedRecord {
   std::array<Marks*, 2> marks{};  // of the stats, of the trace
   StepTiming* timing = nullptr;
   TracedBatch* traced = nullptr;
+  std::uint64_t range = 0;  // a profiler's, which is open; 0: none
   StepPart part = StepPart::kNone;
   bool is_last = false;       // of its epoch
   bool has_failures = false;  // samples that were left out
@@ -146,7 +152,7 @@ struct alignas(64) UsedRecord {
 struct BatchRecord : StagedRecord, UsedRecord {};
 
 /// Is told what happens to batches, by the owner of each. Thread-safe. No event throws, allocates
-/// or waits.
+/// or waits, except in a profiler's library.
 class Observer {
  public:
   Observer() = default;
@@ -154,6 +160,7 @@ class Observer {
   Observer& operator=(const Observer&) = delete;
   virtual ~Observer() = default;
 
+  virtual void read_begins(BatchRecord& /*batch*/) noexcept {}
   virtual void read(BatchRecord& /*batch*/) noexcept {}
   virtual void copy_begins(BatchRecord& /*batch*/) noexcept {}
   virtual void copied(BatchRecord& /*batch*/) noexcept {}
@@ -161,6 +168,7 @@ class Observer {
   virtual void used(BatchRecord& /*batch*/) noexcept {}
   virtual void step_ended(BatchRecord& /*batch*/) noexcept {}
   virtual void given_back(BatchRecord& /*batch*/) noexcept {}
+  virtual void abandoned(BatchRecord& /*batch*/) noexcept {}
 };
 
 }  // namespace leat::feeder

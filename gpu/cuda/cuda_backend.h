@@ -1,4 +1,4 @@
-// The functions of CUDA that gpu/device.cpp calls. With the CUDA Toolkit, the other files of this
+// The functions of CUDA that gpu/device.cpp calls. With the CUDA Toolkit, other files of this
 // folder implement them; without, absent.cpp alone does.
 #pragma once
 

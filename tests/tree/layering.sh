@@ -132,7 +132,8 @@ allowed() {
     # Allowed, and not used: csp/README.md, "Designs rejected", has the figures.
     boost/lockfree/*) [[ $layer == csp || $layer == gpu || $layer == bench ]] ;;
     boost/*) [[ $layer == csp ]] ;;
-    cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/* | driver_types.h)
+    nvtx3/*) [[ $file == gpu/cuda/nvtx.cpp || $file == tests/feeder/trace/recorder.cpp ]] ;;
+    cuda.h | cuda_*.h | cuda/* | cub/* | driver_types.h)
       # bench/gpu/cuda/ makes CUDA's own calls, for Leat's to be compared with. The tests of cuda and
       # the example are a user's CUDA code beside Leat; the tests also have the runtime's stand-in.
       [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
