@@ -9,6 +9,7 @@
 
 #include "leat/overlap/trace/figures/parts.h"
 #include "leat/overlap/trace/figures/steps.h"
+#include "leat/overlap/trace/figures/timeline.h"
 #include "leat/overlap/trace/model.h"
 
 namespace overlap::trace {
@@ -71,9 +72,10 @@ struct DeviceReport {
   std::vector<NameTime> calls;  ///< of Cause::kCalls in the mean's window, the longest first
   std::vector<Copies> copies;
   double link = 0;  ///< bytes per second that the link can have; 0: not known
-  std::vector<StreamTime> streams;
+  std::vector<StreamTime> streams;  ///< the longest first
   std::vector<NameTime> names;  ///< of ops in the mean's window, the longest first, all
   std::vector<WhatIf> what_if;
+  std::vector<Timeline> timelines;
   Odd odd;
   std::string verdict;
 };
