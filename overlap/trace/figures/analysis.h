@@ -75,9 +75,9 @@ struct DeviceReport {
   std::vector<StreamTime> streams;  ///< the longest first
   std::vector<NameTime> names;  ///< of ops in the mean's window, the longest first, all
   std::vector<WhatIf> what_if;
-  std::vector<Timeline> timelines;
   Odd odd;
   std::string verdict;
+  std::vector<Timeline> timelines;
 };
 
 /// A Leat loop, by its batches.
