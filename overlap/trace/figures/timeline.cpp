@@ -132,9 +132,8 @@ std::vector<Timeline> timelines(const Trace& trace, const Device& device, const 
   for (const Step& step : steps.all) {
     if (!step.is_empty) by_length.push_back(&step);
   }
-  std::ranges::stable_sort(by_length, {}, [](const Step* step) {
-    return step->device.end - step->device.begin;
-  });
+  std::ranges::stable_sort(by_length, {},
+                           [](const Step* step) { return step->device.end - step->device.begin; });
   std::vector<Timeline> made;
   const auto add = [&](const char* which, const std::string& name, const Span& window) {
     made.push_back(timeline(trace, device, idle, window));
