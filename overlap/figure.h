@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "leat/overlap/json.h"
@@ -11,9 +10,6 @@
 #include "leat/overlap/sweep.h"
 
 namespace overlap {
-
-/// Style sheet that defines the colours of figures and of the report as variables.
-extern const std::string_view kPalette;
 
 /// Returns a figure as a file of its own: the timelines of `runs` or, for a sweep, the timelines of
 /// its detailed cells and the heat maps. Returns "" if there is nothing to draw: neither a run with

@@ -20,6 +20,7 @@
 #include "leat/overlap/trace/readers/events.h"
 #include "leat/overlap/trace/readers/nsight.h"
 #include "leat/overlap/trace/report/json.h"
+#include "leat/overlap/trace/report/page.h"
 #include "leat/overlap/trace/report/table.h"
 
 namespace overlap::trace {
@@ -179,6 +180,7 @@ int Command::run(int argc, const char* const* argv) noexcept {
       if (!given.compare.empty())
         write("-", comparison(reports, {report_of(given.compare, options, given.partial)}));
     }
+    if (!given.html.empty()) write(given.html, html_report(command, reports));
     if (!given.json.empty()) write(given.json, json_report(command, reports));
     if (!given.csv.empty()) write(given.csv, csv_report(reports));
     int status = 0;

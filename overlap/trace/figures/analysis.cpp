@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "leat/overlap/trace/figures/verdict.h"
@@ -66,6 +67,9 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     std::tie(of.direction, of.memory) = key;
     report.copies.push_back(of);
   }
+  std::ranges::stable_sort(report.streams, std::greater{}, [](const StreamTime& stream) {
+    return std::accumulate(stream.of.begin(), stream.of.end(), Time{0});
+  });
   report.names = sorted_names(trace, names);
 }
 
@@ -142,6 +146,7 @@ DeviceReport report_of(const Trace& trace, const Host& host, const Device& devic
   report.link = options.link.value_or(link_of(device.name));
   count_ops(trace, device, report);
   add_what_if(device, options.link, report);
+  report.timelines = timelines(trace, device, idle_time, report.steps);
   report.verdict = verdict(report);
   return report;
 }

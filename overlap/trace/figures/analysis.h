@@ -9,6 +9,7 @@
 
 #include "leat/overlap/trace/figures/parts.h"
 #include "leat/overlap/trace/figures/steps.h"
+#include "leat/overlap/trace/figures/timeline.h"
 #include "leat/overlap/trace/model.h"
 
 namespace overlap::trace {
@@ -70,12 +71,13 @@ struct DeviceReport {
   std::uint64_t steps_in_mean = 1;
   std::vector<NameTime> calls;  ///< of Cause::kCalls in the mean's window, the longest first
   std::vector<Copies> copies;
-  double link = 0;  ///< bytes per second that the link can have; 0: not known
-  std::vector<StreamTime> streams;
-  std::vector<NameTime> names;  ///< of ops in the mean's window, the longest first, all
+  double link = 0;                  ///< bytes per second that the link can have; 0: not known
+  std::vector<StreamTime> streams;  ///< the longest first
+  std::vector<NameTime> names;      ///< of ops in the mean's window, the longest first, all
   std::vector<WhatIf> what_if;
   Odd odd;
   std::string verdict;
+  std::vector<Timeline> timelines;
 };
 
 /// A Leat loop, by its batches.

@@ -167,8 +167,8 @@ std::string name_of(const TraceReport& trace, std::int64_t device, std::size_t t
   return text + "device " + std::to_string(device);
 }
 
-std::string json_report(const std::string& command, const std::vector<TraceReport>& traces,
-                        std::size_t most_steps) {
+ordered_json json_tree(const std::string& command, const std::vector<TraceReport>& traces,
+                       std::size_t most_steps) {
   ordered_json out{
       {"leat-overlap trace", 1}, {"command", command}, {"traces", ordered_json::array()}};
   for (const TraceReport& trace : traces) {
@@ -196,8 +196,13 @@ std::string json_report(const std::string& command, const std::vector<TraceRepor
                         {"device", slowest->device},
                         {"others_wait_ns", slowest->others_wait}};
   }
+  return out;
+}
+
+std::string json_report(const std::string& command, const std::vector<TraceReport>& traces) {
   // Names were mended when they were read; file names may be anything.
-  return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json_tree(command, traces).dump(1, ' ', false, ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 std::string csv_report(const std::vector<TraceReport>& traces) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,16 @@
 namespace overlap::trace {
 
 /// Returns {"leat-overlap trace": 1, "command": ..., "traces": [{..., "devices": [{"whole": ...,
-/// "mean": ..., "steps": [...], "what_if": ...}], "loops": [...]}]}, indented, with a newline at
-/// the end. Figures of `mean` are those of all steps over their number, each rounded to a
-/// nanosecond. null: not known. With `most_steps`, the median of as many neighbours stands for
-/// them, and "steps_thinned" tells how many there were.
+/// "mean": ..., "steps": [...], "what_if": ...}], "loops": [...]}]}. Figures of `mean` are those of
+/// all steps over their number, each rounded to a nanosecond. null: not known. With `most_steps`,
+/// the median of as many neighbours stands for them, and "steps_thinned" tells how many there were.
+[[nodiscard]] nlohmann::ordered_json json_tree(
+    const std::string& command, const std::vector<TraceReport>& traces,
+    std::size_t most_steps = static_cast<std::size_t>(-1));
+
+/// Returns json_tree() as text, indented, with a newline at the end.
 [[nodiscard]] std::string json_report(const std::string& command,
-                                      const std::vector<TraceReport>& traces,
-                                      std::size_t most_steps = static_cast<std::size_t>(-1));
+                                      const std::vector<TraceReport>& traces);
 
 /// Returns a row for each step of each device, below a row of names.
 [[nodiscard]] std::string csv_report(const std::vector<TraceReport>& traces);
