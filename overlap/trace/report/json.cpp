@@ -57,6 +57,7 @@ ordered_json json_of(const LoopReport& loop) {
           {"t_c_ns", whole(loop.t_c)},
           {"oe", loop.oe},
           {"bubble_ns", whole(loop.bubble)},
+          {"exposed_copies_ns", whole(loop.exposed_copies)},
           {"hidden", loop.hidden},
           {"idle", {{"data_ns", whole(loop.data)}, {"host_ns", whole(loop.host)}}}};
 }
@@ -184,7 +185,13 @@ std::string json_report(const std::string& command, const std::vector<TraceRepor
     for (const DeviceReport& device : trace.devices)
       one["devices"].push_back(json_of(device, most_steps));
     for (const LoopReport& loop : trace.loops) {
-      one["loops"].push_back({{"name", loop.name}, {"steps", loop.steps}, {"mean", json_of(loop)}});
+      ordered_json of{{"name", loop.name}, {"steps", loop.steps}, {"mean", json_of(loop)}};
+      for (const WhatIf& what_if : loop.what_if) {
+        of["what_if"][what_if.change] = {{"words", what_if.words},
+                                         {"best_ns", optional(what_if.best)},
+                                         {"today_ns", std::llround(loop.t_step)}};
+      }
+      one["loops"].push_back(std::move(of));
     }
     out["traces"].push_back(std::move(one));
   }
