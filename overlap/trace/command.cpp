@@ -106,7 +106,8 @@ void Command::declare(CLI::App& app) {
       "the ranges that are steps: a regular expression, found in their names");
   add("--steps", "A-B", to.steps, "steps with these numbers in their names alone, both ends in");
   add("--clock", "WHICH", to.clock,
-      "device: a step begins with its first kernel; host: with its range").check(CLI::IsMember({"device", "host"}));
+      "device: a step begins with its first kernel; host: with its range")
+      .check(CLI::IsMember({"device", "host"}));
   add("--data", "RE", to.data, "more ranges in which the host loads data");
   add("--comm", "RE", to.comm, "more kernels that communicate");
   add("--device", "N", to.device, "that device alone").check(CLI::NonNegativeNumber);

@@ -188,7 +188,8 @@ TEST(TraceFigures, StepsOfTheHostCutGapsAndHaveATail) {
   const DeviceReport report = made.device({.steps = {.by_host = true}});
   ASSERT_EQ(report.of_steps.size(), 3U);
   expect_idle(report.of_steps[0], {{Cause::kHost, 41}, {Cause::kNotStarted, 1}});
-  expect_idle(report.of_steps[1], {{Cause::kHost, 10}, {Cause::kNotStarted, 20}, {Cause::kTail, 30}});
+  expect_idle(report.of_steps[1],
+              {{Cause::kHost, 10}, {Cause::kNotStarted, 20}, {Cause::kTail, 30}});
   EXPECT_TRUE(report.steps.all[2].is_empty);
   EXPECT_EQ(report.steps_in_mean, 2U);
   EXPECT_EQ(report.mean.length, 120);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -84,13 +83,14 @@ TEST(TraceOfLeat, SaysWhatTheMeasurementSays) {
   for (int i = 0; i < 40; ++i) {
     Shape shape = shape_of({any(0, 9'000'000), any(1, 9'000) * 1'000, any(1, 9'000'000)},
                            static_cast<std::size_t>(any(1, 3)));
-    shape.pinned_slots = std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
+    shape.pinned_slots =
+        std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
     const Measurement expected = measured(shape);
     const trace::LoopReport loop = report_of(expected);
-    SCOPED_TRACE(testing::Message() << "Tread " << shape.t_read.count() << ", Tx "
-                                    << shape.sample_bytes << " us, Tc " << shape.t_c.count()
-                                    << ", depth " << shape.prefetch_depth << ", pinned "
-                                    << shape.pinned_slots);
+    SCOPED_TRACE(testing::Message()
+                 << "Tread " << shape.t_read.count() << ", Tx " << shape.sample_bytes << " us, Tc "
+                 << shape.t_c.count() << ", depth " << shape.prefetch_depth << ", pinned "
+                 << shape.pinned_slots);
     const leat::feeder::Stats& stats = expected.slowest().stats;
     const double t_step = nanoseconds(expected.slowest().t_step);
     EXPECT_EQ(loop.steps, 63U);
@@ -106,8 +106,8 @@ TEST(TraceOfLeat, SaysWhatTheMeasurementSays) {
 }
 
 TEST(TraceOfLeat, IdleTimeIsOfReadingWhereTheConsumerWaits) {
-  const trace::LoopReport loop = report_of(measured(
-      shape_of({20 * kMillisecond, 3 * kMillisecond, 5 * kMillisecond}, 1)));
+  const trace::LoopReport loop =
+      report_of(measured(shape_of({20 * kMillisecond, 3 * kMillisecond, 5 * kMillisecond}, 1)));
   EXPECT_EQ(loop.t_step, 20 * kMillisecond);
   EXPECT_EQ(loop.exposed_copies, 3 * kMillisecond);
   EXPECT_EQ(loop.data, 12 * kMillisecond);
@@ -129,8 +129,8 @@ Proof proof_of(std::mt19937& random, double jitter) {
     return std::uniform_int_distribution<std::int64_t>(from, to)(random);
   };
   Proof proof;
-  proof.shape = shape_of(
-      {any(0, 9) * kMillisecond, any(1, 9) * kMillisecond, any(1, 9) * kMillisecond}, 1);
+  proof.shape =
+      shape_of({any(0, 9) * kMillisecond, any(1, 9) * kMillisecond, any(1, 9) * kMillisecond}, 1);
   proof.shape.workers = static_cast<std::size_t>(any(1, 3));
   proof.shape.pinned_slots =
       std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
@@ -176,7 +176,6 @@ TEST(TraceOfLeat, WithJitterReadingAheadMayGiveMore) {
     worst = std::max(worst, best(proof.today, "copies") / proof.deeper);
     EXPECT_LE(best(proof.today, "all"), proof.deeper + 1);
   }
-  std::printf("above %d worst %.3f\n", above, worst);
   EXPECT_LE(above, 3);
   EXPECT_LE(worst, 1.15);
 }

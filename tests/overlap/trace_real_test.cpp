@@ -57,19 +57,19 @@ void expect_figures(const DeviceReport& of, const Expected& expected) {
 
 TEST(TraceOfRealGpus, CopiesFromPageableMemory) {
   const DeviceReport alexnet = real("alexnet_a100_pageable");
-  expect_figures(alexnet, {.ops = 98,
-                           .span = 12'920'244'000,
-                           .parts = {{Part::kCompute, 10'630'000},
-                                     {Part::kH2d, 55'503'000},
-                                     {Part::kMemset, 8'000},
-                                     {Part::kExposedH2d, 55'503'000},
-                                     {Part::kExposedCopies, 55'503'000},
-                                     {Part::kExposed, 55'503'000},
-                                     {Part::kSumCopies, 55'503'000},
-                                     {Part::kSumMemory, 8'000}},
-                           .idle = {0, 2'314'000, 9'224'936'000, 568'780'000, 3'057'927'000,
-                                    146'000, 0, 0},
-                           .oe = 0.0043});
+  expect_figures(alexnet,
+                 {.ops = 98,
+                  .span = 12'920'244'000,
+                  .parts = {{Part::kCompute, 10'630'000},
+                            {Part::kH2d, 55'503'000},
+                            {Part::kMemset, 8'000},
+                            {Part::kExposedH2d, 55'503'000},
+                            {Part::kExposedCopies, 55'503'000},
+                            {Part::kExposed, 55'503'000},
+                            {Part::kSumCopies, 55'503'000},
+                            {Part::kSumMemory, 8'000}},
+                  .idle = {0, 2'314'000, 9'224'936'000, 568'780'000, 3'057'927'000, 146'000, 0, 0},
+                  .oe = 0.0043});
   ASSERT_EQ(alexnet.copies.size(), 1U);
   EXPECT_EQ(alexnet.copies[0].memory, Memory::kPageable);
   EXPECT_NEAR(*alexnet.copies[0].rate(), 4.40e9, 5e6);
@@ -130,8 +130,8 @@ TEST(TraceOfRealGpus, NamesThatMeanHarmDoNone) {
     out << R"({"ph":"X","cat":"kernel","name":")"
         << (i < 2 ? evil : std::string(300'000, i == 2 ? 'a' : '(')) << R"(","ts":)" << 10 * i
         << R"(,"dur":5,"pid":0,"tid":"\u001b7","args":{"correlation":)" << i + 1 << "}},\n"
-        << R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#)" << i << evil
-        << R"(","ts":)" << 10 * i << R"(,"dur":9,"pid":1,"tid":1},)"
+        << R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#)" << i << evil << R"(","ts":)"
+        << 10 * i << R"(,"dur":9,"pid":1,"tid":1},)"
         << R"({"ph":"X","cat":"cuda_runtime","name":")" << evil << R"(","ts":)" << 10 * i
         << R"(,"dur":1,"pid":1,"tid":1,"args":{"correlation":)" << i + 1 << "}},\n";
   }

@@ -108,6 +108,8 @@ allowed() {
     leat/*)
       [[ $file != *.c ]] || return 1 # C has leat.h alone
       header=${header#leat/}
+      # It reads traces of any program, and needs neither a feeder nor a device.
+      [[ $file != overlap/trace/* || $header == overlap/trace/* ]] || return 1
       [[ " ${below[$layer]} " == *" ${header%%/*} "* ]]
       ;;
     examples/*)
@@ -142,7 +144,12 @@ allowed() {
     nccl.h) [[ $file == comm/transports/nccl/* || $file == tests/comm/nccl/stand_in/* ]] ;;
     mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/peers/* ]] ;;
     zlib.h | jpeglib.h | jerror.h | png.h | webp/decode.h)
-      [[ $file == feeder/sources/* || ($file == bench/data/* && $header == jpeglib.h) ]]
+      [[ $file == feeder/sources/* || ($file == bench/data/* && $header == jpeglib.h) ||
+        ($file == @(overlap/trace/readers|tests/overlap)/* && $header == zlib.h) ]]
+      ;;
+    # The tests and the seeds write the databases that are read.
+    sqlite3.h)
+      [[ $file == overlap/trace/readers/* || $file == tests/overlap/* || $file == tests/fuzz/make_* ]]
       ;;
     dlpack/*) [[ $file == tests/feeder/interop/dlpack_test.cpp ]] ;; # a program's own, to compare with
     torch/* | ATen/* | c10/*)
