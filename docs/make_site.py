@@ -27,7 +27,7 @@ CONTENTS = [  # the site's sections, in order
         "architecture", "channels", "time", "devices", "prefetcher", "order", "failures", "overlap")]),
     ("How-to", ["docs/how-to/index.md"] + [f"docs/how-to/{name}.md" for name in (
         "plug-in", "python", "dataloader", "compose", "images", "columns", "several-devices", "data-parallel", "schedules",
-        "pipeline", "checkpoint", "sockets", "watch", "deadlock", "explore", "boost-fiber", "install", "debug")]),
+        "pipeline", "checkpoint", "sockets", "watch", "trace", "deadlock", "explore", "boost-fiber", "install", "debug")]),
     ("Reference", []),
     ("Inside", ["csp/README.md", "gpu/README.md", "gpu/cuda/README.md", "feeder/README.md", "comm/README.md",
                 "pipeline/README.md", "overlap/README.md", "python/README.md"]),

@@ -96,6 +96,7 @@ class CommandLine {
   // Throws CLI::ParseError.
   [[nodiscard]] Options parse(int argc, char** argv) {
     app_.parse(argc, argv);
+    check_subcommand();
     check_combinations();
     for (int i = 0; i < argc; ++i) {
       options_.command += (i == 0 ? "leat-overlap" : std::string(" ") + argv[i]);
@@ -237,6 +238,16 @@ class CommandLine {
     exclude("--sweep", {"--shape", "--batch", "--samples", "--compute", "--depth", "--steps",
                         "--warm-up", "--products", "--live", "--trace"});
     app_.get_option("--seconds")->needs(app_.get_option("--sweep"));
+  }
+
+  // A subcommand runs no loop.
+  void check_subcommand() const {
+    if (app_.get_subcommands().empty()) return;
+    for (const CLI::Option* option : app_.get_options()) {
+      if (option->count() == 0) continue;
+      throw CLI::ValidationError(option->get_name() + " is of a loop, and " +
+                                 app_.get_subcommands()[0]->get_name() + " runs none");
+    }
   }
 
   void check_combinations() const {

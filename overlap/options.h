@@ -36,8 +36,8 @@ struct Options {
 };
 
 /// Parses the arguments. For --help, --version and wrong arguments, writes the answer and returns
-/// nothing; `status` is then the program's exit status. `add_subcommand` declares a subcommand; if the
-/// arguments ask for it, the options are the defaults.
+/// nothing; `status` is then the program's exit status. `add_subcommand` declares a subcommand; if
+/// the arguments ask for it, the options are the defaults.
 [[nodiscard]] std::optional<Options> parse_options(
     int argc, char** argv, int& status, const std::function<void(CLI::App&)>& add_subcommand);
 

@@ -50,7 +50,9 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers(const std::string& 
                                 "\" is no range of numbers, such as 1009-1013");
   }
   const std::int64_t first = std::stoll(found[1]);
-  return std::pair(first, found[2].matched ? std::stoll(found[2]) : first);
+  const std::int64_t last = found[2].matched ? std::stoll(found[2]) : first;
+  if (last < first) throw std::invalid_argument("--steps: \"" + text + "\" ends before it begins");
+  return std::pair(first, last);
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -106,15 +108,16 @@ void Command::declare(CLI::App& app) {
       "the ranges that are steps: a regular expression, found in their names");
   add("--steps", "A-B", to.steps, "steps with these numbers in their names alone, both ends in");
   add("--clock", "WHICH", to.clock,
-      "device: a step begins with its first kernel; host: with its range").check(CLI::IsMember({"device", "host"}));
+      "device: a step begins with its first kernel; host: with its range")
+      .check(CLI::IsMember({"device", "host"}));
   add("--data", "RE", to.data, "more ranges in which the host loads data");
   add("--comm", "RE", to.comm, "more kernels that communicate");
   add("--device", "N", to.device, "that device alone").check(CLI::NonNegativeNumber);
   add("--link", "RATE", to.link, "what the link between host and device can do, such as 25GB/s");
   add("--compare", "OTHER", to.compare, "a trace to compare with");
   add("--fail-if", "CONDITION", to.fail_if,
-      "exit with 1 if it holds for the mean step: oe<0.9, idle.host_ns>5ms").take_all()
-      ->expected(1);
+      "exit with 1 if it holds for the mean step: oe<0.9, idle.host_ns>5ms; may be repeated")
+      .allow_extra_args(false);
   to.app->add_flag("--partial", to.partial,
                    "of a damaged file, report what comes before the damage");
   add("--html", "FILE", to.html, "write a report for a browser");

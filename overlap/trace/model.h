@@ -87,7 +87,6 @@ struct Range {
   Time end = 0;
   std::uint32_t thread = 0;
   std::uint32_t name = 0;
-  bool is_nvtx = false;
 };
 
 /// A thread of a process.

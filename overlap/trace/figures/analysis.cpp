@@ -28,11 +28,21 @@ std::vector<NameTime> sorted_names(const Trace& trace, const std::vector<NameTim
 
 bool is_in(const Span& window, Time at) noexcept { return window.begin <= at && at < window.end; }
 
+// How many of these ops, which begin at one time, equal one before them.
+std::uint64_t equal_ones(std::vector<const Op*>& ops) {
+  if (ops.size() < 2) return 0;
+  const auto key = [](const Op* op) { return std::tuple(op->stream, op->end, op->name); };
+  std::ranges::sort(ops, {}, key);
+  std::uint64_t equal = 0;
+  for (std::size_t i = 1; i < ops.size(); ++i) equal += key(ops[i]) == key(ops[i - 1]) ? 1U : 0U;
+  return equal;
+}
+
 void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
   const Span& window = report.steps.window;
   std::map<std::pair<Kind, Memory>, Copies> copies;
   std::vector<NameTime> names(trace.names.size());
-  std::vector<const Op*> latest(device.streams.size());
+  std::vector<const Op*> together;  // ops that begin at one time
   std::vector<Time> ends(device.streams.size());
   for (const std::string& stream : device.streams) report.streams.push_back({.name = stream});
   for (const Op& op : device.ops) {
@@ -54,15 +64,16 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
         of.large_time += length;
       }
     }
-    const Op* const before = latest[op.stream];
     report.odd.overlap_in_stream += op.begin < ends[op.stream] ? 1U : 0U;
-    report.odd.equal += before != nullptr && before->begin == op.begin && before->end == op.end &&
-                                before->name == op.name
-                            ? 1U : 0U;
+    if (!together.empty() && together.front()->begin != op.begin) {
+      report.odd.equal += equal_ones(together);
+      together.clear();
+    }
+    together.push_back(&op);
     report.odd.before_launch += op.call != kNone && op.begin < trace.calls[op.call].begin ? 1U : 0U;
-    latest[op.stream] = &op;
     ends[op.stream] = std::max(ends[op.stream], op.end);
   }
+  report.odd.equal += equal_ones(together);
   for (auto& [key, of] : copies) {
     std::tie(of.direction, of.memory) = key;
     report.copies.push_back(of);
@@ -170,17 +181,20 @@ LoopReport report_of(const Loop& loop) {
   const auto steps = static_cast<double>(report.steps);
   report.t_step = static_cast<double>(window.end - window.begin) / steps;
   if (report.t_step <= 0) return report;
-  const double most = std::max(report.t_c, report.t_x);
+  // The first batch counts in the means, and not in a step: these may be longer than a step.
+  const double most = std::min(std::max(report.t_c, report.t_x), report.t_step);
   const double least = std::min(report.t_c, report.t_x);
-  report.oe = std::min(most / report.t_step, 1.0);
-  report.bubble = std::max(report.t_step - most, 0.0);
-  report.hidden =
-      least == 0 ? 0 : std::clamp((report.t_c + report.t_x - report.t_step) / least, 0.0, 1.0);
+  report.oe = most / report.t_step;
+  report.bubble = report.t_step - most;
+  report.hidden =  // 1: there is nothing to hide
+      least == 0 ? 1 : std::clamp((report.t_c + report.t_x - report.t_step) / least, 0.0, 1.0);
   // Idle: no batch is copied or used. Then the consumer waits for one, or is elsewhere.
-  std::vector<Span> works;
+  std::vector<Span> used;
+  std::vector<Span> copied_or_used;
   for (const Batch& batch : loop.batches) {
-    works.push_back(*batch.use);
-    if (batch.copy) works.push_back(*batch.copy);
+    used.push_back(*batch.use);
+    copied_or_used.push_back(*batch.use);
+    if (batch.copy) copied_or_used.push_back(*batch.copy);
   }
   const auto cover_of = [](std::vector<Span> spans) {
     std::ranges::sort(spans, {}, &Span::begin);
@@ -189,17 +203,30 @@ LoopReport report_of(const Loop& loop) {
     return cover;
   };
   const Cover waits = cover_of(loop.waits);
+  const Cover busy = cover_of(std::move(copied_or_used));
   Time data = 0;
   Time host = 0;
-  cover_of(works).split(
+  busy.split(
       window, [](const Span& /*busy*/) {},
       [&](const Span& gap) {
         const Time waiting = waits.within(gap);
         data += waiting;
         host += gap.end - gap.begin - waiting;
       });
+  const Time exposed = busy.within(window) - cover_of(std::move(used)).within(window);
   report.data = static_cast<double>(data) / steps;
   report.host = static_cast<double>(host) / steps;
+  report.exposed_copies = static_cast<double>(exposed) / steps;
+  // Uses follow each other, and so do copies: with two slots on the device, a copy runs beside the
+  // use before it, and no step is shorter than one of either.
+  const auto less = [&](double saved) {
+    return static_cast<Time>(std::llround(std::max(report.t_step - saved, most)));
+  };
+  report.what_if = {
+      {"copies", "copies hidden (prefetch_depth 2 or more)", less(report.exposed_copies)},
+      {"data", "data never awaited", less(report.data)},
+      {"all", "both", less(report.exposed_copies + report.data)},
+  };
   return report;
 }
 

@@ -47,7 +47,7 @@ struct NameTime {
 struct WhatIf {
   std::string change;        ///< "copies", "comm", "both", "pinned", "data", "all": keys in JSON
   std::string words;         ///< "copies hidden behind compute"
-  std::optional<Time> best;  ///< summed over the steps; std::nullopt: no promise
+  std::optional<Time> best;  ///< of a device, summed over the steps; std::nullopt: no promise
 };
 
 /// Ops that look wrong, and are kept.
@@ -92,6 +92,10 @@ struct LoopReport {
   double hidden = 0;  ///< (Tc + Tx - Tstep) / min(Tc, Tx), within 0 and 1, as feed.stats() has it
   double data = 0;    ///< of the idle time: while the consumer waits for a batch
   double host = 0;    ///< the rest of it
+  /// While a batch is copied and none is used.
+  double exposed_copies = 0;
+  /// "copies", "data", "all": copies hidden, as with two slots on the device. Of one step.
+  std::vector<WhatIf> what_if;
 };
 
 /// How to look at a trace.

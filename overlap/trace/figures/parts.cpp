@@ -140,9 +140,11 @@ Idle idle(const Trace& trace, const Host& host, const Device& device, const Cove
     }
     return first;
   };
+  const Time first = busy.empty() ? window.begin : busy.spans().front().begin;
   const auto before_call = [&](const Span& gap, const Call& call) {
     const Host::Of& thread = host.thread(call.thread);
-    const bool was_in_sync = thread.sync.has(gap.begin);
+    // Before the first op there was nothing to drain.
+    const bool was_in_sync = gap.begin > first && thread.sync.has(gap.begin);
     const auto elsewhere = [&](const Span& piece) {
       add(was_in_sync ? Cause::kSync : Cause::kHost, piece);
     };

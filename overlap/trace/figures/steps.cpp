@@ -88,7 +88,9 @@ Candidates candidates(const Trace& trace, const Device& device, const Rules& rul
            is_digit(name[kProfiler.size()]);
   });
   if (!found.empty()) return {std::move(found), "ranges ProfilerStep#N"};
-  // Of names that are numbered alike, those of which there are most.
+  // Of NVTX names that are numbered alike, those of which there are most. (The profiler's own
+  // annotations say "step" of much else.)
+  if (trace.format != "Nsight Systems") return {};
   std::map<std::string_view, std::set<std::uint32_t>> alike;
   for (const Range& range : trace.ranges) {
     const std::string_view of = is_own(range) ? counted(trace.names[range.name]) : "";
@@ -197,17 +199,28 @@ void by_period(const Trace& trace, const Device& device, Steps& steps) {
 }  // namespace
 
 std::size_t period_of(const std::vector<std::uint32_t>& values) {
+  constexpr std::size_t kBlock = 4096;
   const std::size_t count = values.size();
+  std::size_t worst = 0;  // the block where most differed at the lag before: it is looked at first
   for (std::size_t lag = 1; 3 * lag <= count; ++lag) {
     const std::size_t pairs = count - lag;
     const std::size_t allowed = pairs / 100;
+    const std::size_t blocks = (pairs + kBlock - 1) / kBlock;
+    const std::size_t first = worst < blocks ? worst : 0;
     std::size_t differ = 0;
+    unsigned most = 0;
     // In blocks, which the compiler makes vectors of.
-    for (std::size_t begin = 0; begin < pairs && differ <= allowed; begin += 4096) {
-      const std::size_t end = std::min(begin + 4096, pairs);
+    for (std::size_t k = 0; k < blocks && differ <= allowed; ++k) {
+      const std::size_t block = first + k < blocks ? first + k : first + k - blocks;
+      const std::size_t end = std::min((block + 1) * kBlock, pairs);
       unsigned here = 0;
-      for (std::size_t i = begin; i < end; ++i) here += values[i] != values[i + lag] ? 1U : 0U;
+      for (std::size_t i = block * kBlock; i < end; ++i)
+        here += values[i] != values[i + lag] ? 1U : 0U;
       differ += here;
+      if (here > most) {
+        most = here;
+        worst = block;
+      }
     }
     if (differ <= allowed) return lag;
   }

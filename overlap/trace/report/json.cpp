@@ -57,6 +57,7 @@ ordered_json json_of(const LoopReport& loop) {
           {"t_c_ns", whole(loop.t_c)},
           {"oe", loop.oe},
           {"bubble_ns", whole(loop.bubble)},
+          {"exposed_copies_ns", whole(loop.exposed_copies)},
           {"hidden", loop.hidden},
           {"idle", {{"data_ns", whole(loop.data)}, {"host_ns", whole(loop.host)}}}};
 }
@@ -145,11 +146,29 @@ ordered_json json_of(const DeviceReport& of, std::size_t most_steps) {
   return out;
 }
 
+// "idle.host_ns" is /idle/host_ns of a flat object.
+std::string pointer_to(const std::string& name) {
+  std::string pointer = "/" + name;
+  std::ranges::replace(pointer, '.', '/');
+  return pointer;
+}
+
+// Whether the mean step of a device or of a loop has such a figure.
+bool is_figure(const std::string& name) {
+  const auto has = [pointer = pointer_to(name)](const ordered_json& mean) {
+    const ordered_json flat = mean.flatten();
+    const auto found = flat.find(pointer);
+    return found != flat.end() && (found->is_number() || found->is_null());
+  };
+  return has(json_of(Figures{}, 1)) || has(json_of(LoopReport{}));
+}
+
 // "5ms" is 5e6; "0.9" is 0.9.
 double bound_of(const std::string& text, bool is_time) {
   std::size_t end = 0;
   const double number = std::stod(text, &end);
   const std::string unit = text.substr(end);
+  if (!std::isfinite(number)) throw std::invalid_argument(text);
   constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
       {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
   if (unit.empty()) return number;
@@ -184,7 +203,13 @@ ordered_json json_tree(const std::string& command, const std::vector<TraceReport
     for (const DeviceReport& device : trace.devices)
       one["devices"].push_back(json_of(device, most_steps));
     for (const LoopReport& loop : trace.loops) {
-      one["loops"].push_back({{"name", loop.name}, {"steps", loop.steps}, {"mean", json_of(loop)}});
+      ordered_json of{{"name", loop.name}, {"steps", loop.steps}, {"mean", json_of(loop)}};
+      for (const WhatIf& what_if : loop.what_if) {
+        of["what_if"][what_if.change] = {{"words", what_if.words},
+                                         {"best_ns", optional(what_if.best)},
+                                         {"today_ns", std::llround(loop.t_step)}};
+      }
+      one["loops"].push_back(std::move(of));
     }
     out["traces"].push_back(std::move(one));
   }
@@ -243,18 +268,20 @@ Condition parse_condition(const std::string& text) {
     if (at == std::string::npos || at == 0) throw std::invalid_argument(text);
     Condition found{.text = text, .name = text.substr(0, at), .is_less = text[at] == '<'};
     found.bound = bound_of(text.substr(at + 1), found.name.ends_with("_ns"));
-    return found;
+    if (is_figure(found.name)) return found;
   } catch (const std::logic_error&) {
     throw std::invalid_argument("\"" + text +
                                 "\" is no condition; it is a figure of the mean step, < or >, and "
                                 "a number: oe<0.9, idle.host_ns>5ms");
   }
+  throw std::invalid_argument("\"" + text.substr(0, at) +
+                              "\" is no figure of the mean step; --json shows their names: oe, "
+                              "idle.host_ns, hidden.comm, sum.copies_ns ...");
 }
 
 std::vector<std::string> where_holds(const Condition& condition,
                                      const std::vector<TraceReport>& traces) {
-  std::string pointer = "/" + condition.name;
-  std::ranges::replace(pointer, '.', '/');
+  const std::string pointer = pointer_to(condition.name);
   std::vector<std::string> found;
   bool is_known = false;
   const auto check = [&](const std::string& where, const ordered_json& mean) {
@@ -278,8 +305,7 @@ std::vector<std::string> where_holds(const Condition& condition,
   }
   if (!is_known) {
     throw std::invalid_argument("\"" + condition.name +
-                                "\" is no figure of the mean step; --json shows their names: oe, "
-                                "idle.host_ns, hidden.comm, sum.copies_ns ...");
+                                "\" is a figure of the mean step, but of none in these traces");
   }
   return found;
 }

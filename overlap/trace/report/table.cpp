@@ -223,6 +223,10 @@ std::string text_report(const std::vector<TraceReport>& traces) {
                loop.t_x / 1e3, loop.t_c / 1e3, loop.t_step / 1e3, loop.bubble / 1e3);
       out += line("  idle: data loading %.3f us, host %.3f us\n  OE %.4f, hidden %s\n",
                   loop.data / 1e3, loop.host / 1e3, loop.oe, percent_text(loop.hidden).c_str());
+      if (!loop.what_if.empty())
+        out += line("  what it would give, at best (today %.3f us):\n", loop.t_step / 1e3);
+      for (const WhatIf& one : loop.what_if)
+        out += line("    %-52s %16.3f us\n", one.words.c_str(), us(one.best.value_or(0)));
     }
   }
   const std::optional<Straggler> slowest = straggler(traces);

@@ -1,0 +1,184 @@
+// What leat-overlap trace says of Leat's own loops, in virtual time: the same as the loop's
+// measurement, and, of a loop whose copies and compute take turns, what a second slot gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "leat/csp/clock.h"
+#include "leat/gpu/host_model.h"
+#include "leat/overlap/measure.h"
+#include "leat/overlap/shape.h"
+#include "leat/overlap/trace/figures/analysis.h"
+#include "leat/overlap/trace/readers/events.h"
+#include "tests/support/run.h"
+
+namespace overlap {
+namespace trace_loops_test {
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+
+// A byte in a microsecond: what is copied in milliseconds is soon copied by the CPU.
+constexpr double kLink = 1e6;
+
+// Nanoseconds; `copy` is a multiple of 1,000.
+struct Times {
+  std::int64_t read = 0;
+  std::int64_t copy = 0;
+  std::int64_t compute = 0;
+};
+
+Shape shape_of(const Times& times, std::size_t depth) {
+  Shape shape;
+  shape.t_read = leat::Duration(times.read);
+  shape.sample_bytes = static_cast<std::size_t>(times.copy / 1'000);
+  shape.t_c = leat::Duration(times.compute);
+  shape.prefetch_depth = depth;
+  return shape;
+}
+
+Measurement measured(const Shape& shape) {
+  Measurement found;
+  leat::support::in_virtual_time([&] {
+    found = measure({leat::gpu::open_host({.h2d_bandwidth = kLink})}, shape,
+                    {.steps = 200, .warm_up = 10, .trace = 64, .link_peak = kLink});
+  });
+  return found;
+}
+
+// As a user has it: by way of a file.
+trace::LoopReport report_of(const Measurement& measurement) {
+  const std::filesystem::path file =
+      std::filesystem::path(testing::TempDir()) /
+      ("leat_trace_loops_" +
+       std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".json");
+  std::ofstream(file) << measurement.trace;
+  const trace::TraceReport report = trace::analyze(trace::read_events(file, {}, false), {});
+  std::filesystem::remove(file);
+  EXPECT_EQ(report.format, "Leat");
+  EXPECT_EQ(report.loops.size(), 1U);
+  return report.loops.at(0);
+}
+
+double best(const trace::LoopReport& loop, const char* change) {
+  const auto found = std::ranges::find(loop.what_if, change, &trace::WhatIf::change);
+  return found == loop.what_if.end() || !found->best ? -1 : static_cast<double>(*found->best);
+}
+
+double nanoseconds(double seconds) { return seconds * 1e9; }
+
+TEST(TraceOfLeat, SaysWhatTheMeasurementSays) {
+  std::mt19937 random(45);
+  const auto any = [&](int from, int to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  for (int i = 0; i < 40; ++i) {
+    Shape shape = shape_of({any(0, 9'000'000), any(1, 9'000) * 1'000, any(1, 9'000'000)},
+                           static_cast<std::size_t>(any(1, 3)));
+    shape.pinned_slots =
+        std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
+    const Measurement expected = measured(shape);
+    const trace::LoopReport loop = report_of(expected);
+    SCOPED_TRACE(testing::Message()
+                 << "Tread " << shape.t_read.count() << ", Tx " << shape.sample_bytes << " us, Tc "
+                 << shape.t_c.count() << ", depth " << shape.prefetch_depth << ", pinned "
+                 << shape.pinned_slots);
+    const leat::feeder::Stats& stats = expected.slowest().stats;
+    const double t_step = nanoseconds(expected.slowest().t_step);
+    EXPECT_EQ(loop.steps, 63U);
+    EXPECT_NEAR(loop.t_x, nanoseconds(stats.t_x), 1);
+    EXPECT_NEAR(loop.t_c, nanoseconds(stats.t_c), 1);
+    EXPECT_NEAR(loop.t_step, t_step, 1);
+    EXPECT_NEAR(loop.bubble, t_step - nanoseconds(std::max(stats.t_x, stats.t_c)), 1);
+    EXPECT_NEAR(loop.oe, expected.overlap_efficiency(), 1 / t_step);
+    EXPECT_NEAR(loop.hidden, expected.hidden_fraction(),
+                3 / nanoseconds(std::min(stats.t_x, stats.t_c)));
+    EXPECT_NEAR(loop.exposed_copies + loop.t_c + loop.data + loop.host, loop.t_step, 1);
+  }
+}
+
+TEST(TraceOfLeat, IdleTimeIsOfReadingWhereTheConsumerWaits) {
+  const trace::LoopReport loop =
+      report_of(measured(shape_of({20 * kMillisecond, 3 * kMillisecond, 5 * kMillisecond}, 1)));
+  EXPECT_EQ(loop.t_step, 20 * kMillisecond);
+  EXPECT_EQ(loop.exposed_copies, 3 * kMillisecond);
+  EXPECT_EQ(loop.data, 12 * kMillisecond);
+  EXPECT_EQ(loop.host, 0);
+  EXPECT_EQ(best(loop, "copies"), 17 * kMillisecond);
+  EXPECT_EQ(best(loop, "data"), 8 * kMillisecond);
+  EXPECT_EQ(best(loop, "all"), 5 * kMillisecond);
+}
+
+// A loop of which little is known, and what it takes with one slot and with two.
+struct Proof {
+  Shape shape;
+  trace::LoopReport today;  // at depth 1
+  double deeper = 0;        // a step at depth 2, nanoseconds
+};
+
+Proof proof_of(std::mt19937& random, double jitter) {
+  const auto any = [&](int from, int to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  Proof proof;
+  proof.shape =
+      shape_of({any(0, 9) * kMillisecond, any(1, 9) * kMillisecond, any(1, 9) * kMillisecond}, 1);
+  proof.shape.workers = static_cast<std::size_t>(any(1, 3));
+  proof.shape.pinned_slots =
+      std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
+  proof.shape.jitter = jitter;
+  proof.today = report_of(measured(proof.shape));
+  Shape deeper = proof.shape;
+  deeper.prefetch_depth = 2;
+  proof.deeper = nanoseconds(measured(deeper).slowest().t_step);
+  return proof;
+}
+
+TEST(TraceOfLeat, CopiesHiddenIsWhatASecondSlotGives) {
+  std::mt19937 random(100);
+  int equal = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Proof proof = proof_of(random, 0);
+    const Shape& shape = proof.shape;
+    SCOPED_TRACE(testing::Message() << "Tread " << shape.t_read.count() << ", Tx "
+                                    << shape.sample_bytes << " us, Tc " << shape.t_c.count() << ", "
+                                    << shape.workers << " workers, pinned " << shape.pinned_slots);
+    EXPECT_LE(best(proof.today, "copies"), proof.deeper + 1);
+    EXPECT_LE(best(proof.today, "all"), proof.deeper + 1);
+    const double copy = 1e3 * static_cast<double>(shape.sample_bytes);
+    const double most = std::max(copy, static_cast<double>(shape.t_c.count()));
+    const std::size_t pinned = shape.pinned_slots > 0 ? shape.pinned_slots : shape.workers + 2;
+    const auto read = static_cast<double>(shape.t_read.count());
+    const bool keeps_up = read / static_cast<double>(shape.workers) <= most &&
+                          (read + copy) / static_cast<double>(pinned) <= most;
+    if (!keeps_up) continue;
+    ++equal;
+    EXPECT_NEAR(best(proof.today, "copies"), proof.deeper, 1);
+  }
+  EXPECT_EQ(equal, 89) << "loops in which the readers keep up";
+}
+
+TEST(TraceOfLeat, WithJitterReadingAheadMayGiveMore) {
+  std::mt19937 random(60);
+  int above = 0;
+  double worst = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Proof proof = proof_of(random, i % 2 == 0 ? 0.3 : 0.8);
+    above += best(proof.today, "copies") > proof.deeper + 1 ? 1 : 0;
+    worst = std::max(worst, best(proof.today, "copies") / proof.deeper);
+    EXPECT_LE(best(proof.today, "all"), proof.deeper + 1);
+  }
+  EXPECT_LE(above, 3);
+  EXPECT_LE(worst, 1.15);
+}
+
+}  // namespace trace_loops_test
+}  // namespace overlap
