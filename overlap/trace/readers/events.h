@@ -12,8 +12,4 @@ namespace overlap::trace {
 [[nodiscard]] Trace read_events(const std::filesystem::path& file, const Rules& rules,
                                 bool partial);
 
-/// Returns the nanoseconds that the decimal text of a number of microseconds stands for, rounded
-/// half to even; std::nullopt if it is no number, or beyond 64 bits.
-[[nodiscard]] std::optional<Time> nanoseconds(std::string_view microseconds) noexcept;
-
 }  // namespace overlap::trace
