@@ -188,19 +188,22 @@ void add_schedules(Seeds& seeds) {
             "1F0+1WAIT_SEND_F0,2WAIT_SEND_B1,1WAIT_REDUCE_GRAD\n");
 }
 
-// Traces: parts of real ones, and what they are not. The byte behind each says what the target does.
+// Traces: parts of real ones, and what they are not. The byte behind each says what the target
+// does.
 void add_traces(Seeds& seeds) {
   for (const std::string name : {"mi250", "alexnet"}) {
     const fs::path file = "tests/overlap/data/" + name + ".json";
-    if (!fs::exists(file)) throw std::runtime_error("make_seeds runs in the root of the source tree");
-    for (const std::string how : {"\0\0"s, "\20\2"s, "\12\33"s}) seeds.add_file("trace_events", file, how);
+    if (!fs::exists(file))
+      throw std::runtime_error("make_seeds runs in the root of the source tree");
+    for (const std::string how : {"\0\0"s, "\20\2"s, "\12\33"s})
+      seeds.add_file("trace_events", file, how);
   }
   // Periods without steps, times as text and at the ends of 64 bits, several devices.
   std::string events;
   for (int i = 0; i < 9; ++i) {
-    events += (i == 0 ? "" : ",") +
-              R"({"ph":"X","cat":"kernel","name":"k)"s + std::to_string(i % 3) + R"(","pid":)" +
-              std::to_string(i / 8) + R"(,"tid":"stream 7","ts":")" + std::to_string(9 * i) +
+    events += (i == 0 ? "" : ",") + R"({"ph":"X","cat":"kernel","name":"k)"s +
+              std::to_string(i % 3) + R"(","pid":)" + std::to_string(i / 8) +
+              R"(,"tid":"stream 7","ts":")" + std::to_string(9 * i) +
               R"(e14","dur":7.5e14,"args":{"correlation":)" + std::to_string(i) + "}}";
   }
   seeds.add("trace_events", "[" + events + "]\0"s);
@@ -214,7 +217,9 @@ void add_traces(Seeds& seeds) {
 {"ph":"X","cat":"leat","name":"wait 1","pid":0,"tid":3,"ts":7,"dur":1,"args":{"epoch":0,"batch":1}},
 {"ph":"X","cat":"leat","name":"use 1","pid":1,"tid":2,"ts":9,"dur":4,"args":{"epoch":0,"batch":1}}]})"
       "\0"s);
-  seeds.add("trace_events", "[{\"a\":nan,\"b\":-Infinity,\"c\":1e400,\"d\":\"\\ud83d\\udE00\\ud800 \xE2\x82\"}]\0"s);
+  seeds.add(
+      "trace_events",
+      "[{\"a\":nan,\"b\":-Infinity,\"c\":1e400,\"d\":\"\\ud83d\\udE00\\ud800 \xE2\x82\"}]\0"s);
 }
 
 void add_all(Seeds& seeds) {

@@ -57,7 +57,8 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     report.odd.overlap_in_stream += op.begin < ends[op.stream] ? 1U : 0U;
     report.odd.equal += before != nullptr && before->begin == op.begin && before->end == op.end &&
                                 before->name == op.name
-                            ? 1U : 0U;
+                            ? 1U
+                            : 0U;
     report.odd.before_launch += op.call != kNone && op.begin < trace.calls[op.call].begin ? 1U : 0U;
     latest[op.stream] = &op;
     ends[op.stream] = std::max(ends[op.stream], op.end);

@@ -17,9 +17,7 @@ bool is_scalar(unsigned char c) noexcept {
 }
 
 // A character of one byte that a string has as it is.
-bool is_plain(unsigned char c) noexcept {
-  return c >= ' ' && c < 0x7F && c != '"' && c != '\\';
-}
+bool is_plain(unsigned char c) noexcept { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; }
 
 bool is_hex(unsigned char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -95,7 +93,8 @@ std::uint64_t JsonBytes::offset() {
 void JsonBytes::count(std::size_t bytes) {
   now_.token += bytes;
   if (now_.token <= kMostToken) return;
-  throw Unreadable(file_.string() + ", byte " + std::to_string(taken_ - in_end_ + in_at_) +
+  const std::uint64_t at = taken_ - in_end_ + in_at_ - (now_.token - kMostToken - 1);
+  throw Unreadable(file_.string() + ", byte " + std::to_string(at) +
                    (now_.in == In::kBetween ? ": more than 16 MiB without a string or number"
                                             : ": a string or number of more than 16 MiB"));
 }

@@ -69,8 +69,7 @@ template <class Number>
 std::optional<Number> number_of(std::string_view text) noexcept {
   const auto whole = [](std::string_view digits) -> std::optional<Number> {
     Number number{};
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
     return number;
   };
@@ -81,8 +80,8 @@ std::optional<Number> number_of(std::string_view text) noexcept {
   std::size_t begin = text.size();
   while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
   // "stream 7", not "0.5e400" or "-7": those are numbers, and none that fits.
-  const bool is_part = begin > 0 && std::string_view("+-.eE").find(text[begin - 1]) !=
-                                        std::string_view::npos;
+  const bool is_part =
+      begin > 0 && std::string_view("+-.eE").find(text[begin - 1]) != std::string_view::npos;
   return is_part ? std::nullopt : whole(text.substr(begin));
 }
 
