@@ -270,6 +270,17 @@ TEST_F(TraceReader, ReportsWhatCameBeforeAFault) {
   EXPECT_NE(found.partial.find("cut off"), std::string::npos) << found.partial;
   EXPECT_GT(byte(gzip.substr(0, gzip.size() / 2)), 60'000U);
   EXPECT_GT(byte(gzip.substr(0, gzip.size() - 1)), 200'000U);
+  std::string damaged = gzip;
+  damaged[damaged.size() - 8] ^= 1;  // the checksum
+  EXPECT_EQ(read(damaged, true).devices[0].ops.size(), 2U);
+  EXPECT_NE(fault(damaged).find(" (unpacked): damaged behind it: incorrect data check"),
+            std::string::npos);
+  try {
+    static_cast<void>(read("[{},", true));
+    ADD_FAILURE();
+  } catch (const Unreadable& error) {
+    EXPECT_NE(std::string(error.what()).find("byte 4: "), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(TraceReader, RefusesWhatIsDeep) {
@@ -289,7 +300,7 @@ long most_memory() {
 TEST_F(TraceReader, RefusesLongTokensInLittleMemory) {
   constexpr std::size_t kMost = std::size_t{16} << 20;
   EXPECT_EQ(byte(packed("[\"" + std::string(kMost + 9, 'a'))), 2 + kMost + 1);
-  EXPECT_EQ(byte(packed("[" + std::string(kMost + 9, '1'))), 1 + kMost + 1);
+  EXPECT_EQ(byte(packed("[" + std::string(kMost + 9, '1'))), 1 + kMost);  // the bracket counts
   const long before = most_memory();
   std::string brackets = "[";
   while (brackets.size() < kMost + 9) brackets += "{},";
@@ -328,7 +339,10 @@ TEST_F(TraceReader, FiguresOfHugeTimesAreWithin64Bits) {
   std::string events;
   for (int i = 0; i < 8; ++i)
     events += (i == 0 ? "[" : ",") + kernel("0", "9e15", i % 2 == 0 ? ",\"tid\":8" : "");
-  const TraceReport found = analyze(read(events + "]"), {});
+  const std::string early = kernel("0", "4e15", R"(,"args":{"device":1})");
+  const std::string late = kernel("5e15", "4e15", R"(,"args":{"device":1})");
+  const TraceReport found = analyze(read(events + "," + early + "," + late + "]"), {});
+  EXPECT_EQ(found.devices[1].whole[Part::kCompute], 8'000'000'000'000'000'000);
   EXPECT_EQ(found.devices[0].whole.length, 9'000'000'000'000'000'000);
   EXPECT_EQ(found.devices[0].names[0].time, std::numeric_limits<Time>::max());
 }

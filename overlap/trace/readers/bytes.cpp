@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -39,7 +39,8 @@ JsonBytes::JsonBytes(const std::filesystem::path& file) : file_(file) {
     throw Unreadable(file.string() + ": cannot be opened: " +
                      std::generic_category().message(errno == 0 ? ENOMEM : errno));
   }
-  gzbuffer(in_file_.get(), 1 << 18);
+  // Half of what a read takes: zlib then unpacks into in_ itself, and little before damage is lost.
+  gzbuffer(in_file_.get(), static_cast<unsigned>(in_.size() / 2));
   out_.reserve(2 * in_.size());
 }
 
@@ -64,10 +65,12 @@ bool JsonBytes::fetch() {
   int status = Z_OK;
   const char* const why = gzerror(in_file_.get(), &status);
   if (got <= 0 && status != Z_OK) {
+    std::string_view reason = why;  // "<file>: incorrect data check"
+    reason.remove_prefix(std::min(reason.size(), reason.rfind(": ") + 2));
     throw Unreadable(file_.string() + ", byte " + std::to_string(taken_) + " (unpacked): " +
                      (status == Z_ERRNO       ? std::generic_category().message(errno)
                       : status == Z_BUF_ERROR ? "the file is cut off"
-                                              : why));
+                                              : "damaged behind it: " + std::string(reason)));
   }
   in_at_ = 0;
   in_end_ = static_cast<std::size_t>(std::max(got, 0));

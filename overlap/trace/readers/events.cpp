@@ -378,6 +378,8 @@ Trace read_events(const std::filesystem::path& file, const Rules& rules, bool pa
     trace.partial = error.what();
   }
   events.finish();
+  if (!trace.partial.empty() && trace.devices.empty() && trace.loops.empty())
+    throw Unreadable(trace.partial + "; before that is no op of a GPU");
   return trace;
 }
 

@@ -8,7 +8,8 @@
 namespace overlap::trace {
 
 /// Reads a trace file. With `partial`, what comes before a fault is kept, and Trace::partial tells
-/// the fault; else it is thrown: Unreadable, with the byte.
+/// the fault; without an op before it, and without `partial`, it is thrown: Unreadable, with the
+/// byte.
 [[nodiscard]] Trace read_events(const std::filesystem::path& file, const Rules& rules,
                                 bool partial);
 
