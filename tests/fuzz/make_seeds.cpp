@@ -188,14 +188,14 @@ void add_schedules(Seeds& seeds) {
             "1F0+1WAIT_SEND_F0,2WAIT_SEND_B1,1WAIT_REDUCE_GRAD\n");
 }
 
-// Traces: parts of real ones, and what they are not. The byte behind each says what the target
+// Traces: parts of real ones, a period, a loop of Leat. The byte behind each says what the target
 // does.
 void add_traces(Seeds& seeds) {
-  for (const std::string name : {"mi250", "alexnet"}) {
+  for (const std::string& name : {"mi250"s, "alexnet"s}) {
     const fs::path file = "tests/overlap/data/" + name + ".json";
     if (!fs::exists(file))
       throw std::runtime_error("make_seeds runs in the root of the source tree");
-    for (const std::string how : {"\0\0"s, "\20\2"s, "\12\33"s})
+    for (const std::string& how : {"\0"s, "\20"s, "\24\0\30"s})  // plain; packed; and cut off
       seeds.add_file("trace_events", file, how);
   }
   // Periods without steps, times as text and at the ends of 64 bits, several devices.
