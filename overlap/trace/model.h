@@ -20,6 +20,11 @@ namespace overlap::trace {
 /// Nanoseconds.
 using Time = std::int64_t;
 
+/// Adds, and stays within 64 bits: a damaged trace may have many lengths of centuries.
+inline void add_within(Time& sum, Time length) noexcept {
+  if (__builtin_add_overflow(sum, length, &sum)) sum = length < 0 ? INT64_MIN : INT64_MAX;
+}
+
 /// [begin, end).
 struct Span {
   Time begin = 0;

@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace leat::feeder;
+using namespace std::string_literals;
 
 class Seeds {
  public:
@@ -230,6 +231,40 @@ void add_databases(Seeds& seeds) {
   }
 }
 
+// Traces: parts of real ones, a period, a loop of Leat. The byte behind each says what the target
+// does.
+void add_traces(Seeds& seeds) {
+  for (const std::string& name : {"mi250"s, "alexnet"s}) {
+    const fs::path file = "tests/overlap/data/" + name + ".json";
+    if (!fs::exists(file))
+      throw std::runtime_error("make_seeds runs in the root of the source tree");
+    for (const std::string& how : {"\0"s, "\20"s, "\24\0\30"s})  // plain; packed; and cut off
+      seeds.add_file("trace_events", file, how);
+  }
+  // Periods without steps, times as text and at the ends of 64 bits, several devices.
+  std::string events;
+  for (int i = 0; i < 9; ++i) {
+    events += (i == 0 ? "" : ",") + R"({"ph":"X","cat":"kernel","name":"k)"s +
+              std::to_string(i % 3) + R"(","pid":)" + std::to_string(i / 8) +
+              R"(,"tid":"stream 7","ts":")" + std::to_string(9 * i) +
+              R"(e14","dur":7.5e14,"args":{"correlation":)" + std::to_string(i) + "}}";
+  }
+  seeds.add("trace_events", "[" + events + "]\0"s);
+  // A loop of Leat.
+  seeds.add(
+      "trace_events",
+      R"({"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"rank 0: host:0"}},
+{"ph":"M","name":"thread_name","pid":0,"tid":3,"args":{"name":"rank 0: consumer waits for a batch"}},
+{"ph":"X","cat":"leat","name":"copy 0","pid":1,"tid":1,"ts":1,"dur":2,"args":{"epoch":0,"batch":0}},
+{"ph":"X","cat":"leat","name":"use 0","pid":1,"tid":2,"ts":3,"dur":4,"args":{"epoch":0,"batch":0}},
+{"ph":"X","cat":"leat","name":"wait 1","pid":0,"tid":3,"ts":7,"dur":1,"args":{"epoch":0,"batch":1}},
+{"ph":"X","cat":"leat","name":"use 1","pid":1,"tid":2,"ts":9,"dur":4,"args":{"epoch":0,"batch":1}}]})"
+      "\0"s);
+  seeds.add(
+      "trace_events",
+      "[{\"a\":nan,\"b\":-Infinity,\"c\":1e400,\"d\":\"\\ud83d\\udE00\\ud800 \xE2\x82\"}]\0"s);
+}
+
 void add_all(Seeds& seeds) {
   add_archives(seeds);
   add_images(seeds);
@@ -243,6 +278,7 @@ void add_all(Seeds& seeds) {
   add_states(seeds);
   add_schedules(seeds);
   add_databases(seeds);
+  add_traces(seeds);
   for (std::uint64_t i = 0; i < 4; ++i) {
     seeds.add("resize", noise(i, 100));
     seeds.add("c_api", noise(i, 600));

@@ -204,7 +204,6 @@ TEST_F(Nsight, RangesHaveAnEndAndATextOrItsNumber) {
   EXPECT_EQ(name_of(trace, trace.ranges[0].name), "step 7");
   EXPECT_EQ(trace.ranges[0].begin, 5);
   EXPECT_EQ(trace.ranges[0].end, 30);
-  EXPECT_TRUE(trace.ranges[0].is_nvtx);
   EXPECT_EQ(trace.threads[trace.ranges[0].thread].process, 3U);
   EXPECT_EQ(name_of(trace, trace.ranges[1].name), "a??\xc3\xa9");
   EXPECT_EQ(trace.oddities.dropped, 1U);

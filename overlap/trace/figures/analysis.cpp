@@ -49,11 +49,11 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     const Time length = op.end - op.begin;
     StreamTime& stream = report.streams[op.stream];
     ++stream.ops;
-    stream.of[static_cast<std::size_t>(op.kind)] += length;
+    add_within(stream.of[static_cast<std::size_t>(op.kind)], length);
     report.graphs += op.is_graph ? 1U : 0U;
     if (is_in(window, op.begin)) {
       ++names[op.name].count;
-      names[op.name].time += length;
+      add_within(names[op.name].time, length);
     }
     if (op.kind == Kind::kH2d || op.kind == Kind::kD2h) {
       Copies& of = copies[{op.kind, op.memory}];
@@ -61,7 +61,7 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
       of.bytes += op.bytes;
       if (op.bytes >= kLarge) {
         of.large_bytes += op.bytes;
-        of.large_time += length;
+        add_within(of.large_time, length);
       }
     }
     report.odd.overlap_in_stream += op.begin < ends[op.stream] ? 1U : 0U;
@@ -101,11 +101,14 @@ std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& r
           !is_in(report.steps.window, op.begin))
         continue;
       bytes += op.bytes;
-      time += op.end - op.begin;
+      add_within(time, op.end - op.begin);
     }
     if (bytes == 0 || !rate) continue;
-    const auto pinned = static_cast<Time>(std::llround(static_cast<double>(bytes) / *rate * 1e9));
-    saved = saved.value_or(0) + std::max<Time>(time - pinned, 0);
+    // Slower than the pageable ones were: nothing is saved, and the time may be beyond 64 bits.
+    const double pinned = static_cast<double>(bytes) / *rate * 1e9;
+    const Time most = pinned < static_cast<double>(time) ? time - std::llround(pinned) : 0;
+    saved = saved.value_or(0);
+    add_within(*saved, std::max<Time>(most, 0));
   }
   return saved;
 }

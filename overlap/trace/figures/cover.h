@@ -27,7 +27,7 @@ class Cover {
   [[nodiscard]] std::span<const Span> spans() const noexcept { return spans_; }
   [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] Time length() const noexcept {
-    return spans_.empty() ? 0 : before_.back() + spans_.back().end - spans_.back().begin;
+    return spans_.empty() ? 0 : before_.back() + (spans_.back().end - spans_.back().begin);
   }
   /// Returns how much of the window is covered.
   [[nodiscard]] Time within(const Span& window) const noexcept {
@@ -63,7 +63,7 @@ class Cover {
     const std::size_t next = behind(at);
     return next == 0
                ? 0
-               : before_[next - 1] + std::min(at, spans_[next - 1].end) - spans_[next - 1].begin;
+               : before_[next - 1] + (std::min(at, spans_[next - 1].end) - spans_[next - 1].begin);
   }
 
   std::vector<Span> spans_;

@@ -154,7 +154,7 @@ void by_ranges(const Trace& trace, const Device& device, const std::vector<Range
   for (std::size_t k = 0; k < with.size(); ++k) {
     Step& step = steps.all[with[k]];
     step.device = {first[with[k]], k + 1 < with.size() ? first[with[k + 1]] : last[with[k]]};
-    lead += step.device.begin - step.host.begin;
+    add_within(lead, step.device.begin - step.host.begin);
   }
   steps.lead = lead / static_cast<Time>(with.size());
   for (std::size_t i = 0; i < first.size(); ++i) steps.all[i].is_empty = first[i] == kNever;

@@ -52,8 +52,8 @@ void Builder::finish() {
   calls = std::move(ordered);
   calls_ = {};
   std::ranges::sort(known);
-  for (auto& [number, entry] : devices_) {
-    DeviceOps& of = entry;  // captured below
+  for (auto& [number, found] : devices_) {
+    DeviceOps& of = found;  // clang 14 takes no names of parts into a lambda
     Device device{
         .number = number, .name = names_[number], .streams = std::move(of.streams), .ops = {}};
     device.ops.reserve(of.ops.size());

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace overlap::trace {
 namespace {
@@ -13,6 +14,13 @@ constexpr std::size_t kMostToken = std::size_t{16} << 20;
 bool is_scalar(unsigned char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
          c == '+' || c == '.';
+}
+
+// A character of one byte that a string has as it is.
+bool is_plain(unsigned char c) noexcept { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; }
+
+bool is_hex(unsigned char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 std::string lower(std::string text) {
@@ -31,7 +39,8 @@ JsonBytes::JsonBytes(const std::filesystem::path& file) : file_(file) {
     throw Unreadable(file.string() + ": cannot be opened: " +
                      std::generic_category().message(errno == 0 ? ENOMEM : errno));
   }
-  gzbuffer(in_file_.get(), 1 << 18);
+  // Half of what a read takes: zlib then unpacks into in_ itself, and little before damage is lost.
+  gzbuffer(in_file_.get(), static_cast<unsigned>(in_.size() / 2));
   out_.reserve(2 * in_.size());
 }
 
@@ -56,10 +65,12 @@ bool JsonBytes::fetch() {
   int status = Z_OK;
   const char* const why = gzerror(in_file_.get(), &status);
   if (got <= 0 && status != Z_OK) {
+    std::string_view reason = why;  // "<file>: incorrect data check"
+    reason.remove_prefix(std::min(reason.size(), reason.rfind(": ") + 2));
     throw Unreadable(file_.string() + ", byte " + std::to_string(taken_) + " (unpacked): " +
                      (status == Z_ERRNO       ? std::generic_category().message(errno)
                       : status == Z_BUF_ERROR ? "the file is cut off"
-                                              : why));
+                                              : "damaged behind it: " + std::string(reason)));
   }
   in_at_ = 0;
   in_end_ = static_cast<std::size_t>(std::max(got, 0));
@@ -77,14 +88,18 @@ std::uint64_t JsonBytes::offset() {
     ++in_end_;
     mend();
   }
-  return taken_ - end + in_at_;
+  // A number comes out when the byte behind it is there.
+  const std::size_t too_many = out_.size() > wanted ? 1 : 0;
+  return taken_ - end + in_at_ - too_many;
 }
 
 void JsonBytes::count(std::size_t bytes) {
   now_.token += bytes;
   if (now_.token <= kMostToken) return;
-  throw Unreadable(file_.string() + ", byte " + std::to_string(taken_ - in_end_ + in_at_) +
-                   ": a string or number of more than 16 MiB");
+  const std::uint64_t at = taken_ - in_end_ + in_at_ - (now_.token - kMostToken - 1);
+  throw Unreadable(file_.string() + ", byte " + std::to_string(at) +
+                   (now_.in == In::kBetween ? ": more than 16 MiB without a string or number"
+                                            : ": a string or number of more than 16 MiB"));
 }
 
 void JsonBytes::mend() {
@@ -96,34 +111,35 @@ void JsonBytes::mend() {
         if (is_scalar(byte)) {
           now_.in = In::kScalar;
           now_.scalar.assign(1, static_cast<char>(byte));
-          now_.token = 1;
+          count(1);
           break;
         }
+        if (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t') break;
         out_ += static_cast<char>(byte);
         if (byte == '"') {
           now_.in = In::kString;
           now_.token = 0;
+        } else {
+          count(1);
         }
         break;
-      case In::kScalar:
-        if (!is_scalar(byte)) {
-          end_scalar();
-          break;
-        }
-        ++in_at_;
-        count(1);
-        now_.scalar += static_cast<char>(byte);
+      case In::kScalar: {
+        std::size_t end = in_at_;
+        while (end < in_end_ && is_scalar(in_[end])) ++end;
+        const std::size_t begin = std::exchange(in_at_, end);
+        count(end - begin);
+        now_.scalar.append(reinterpret_cast<const char*>(&in_[begin]), end - begin);
+        if (end < in_end_) end_scalar();
         break;
+      }
       case In::kString: {
         // Plain characters in one go.
         std::size_t end = in_at_;
-        while (now_.more == 0 && end < in_end_ && in_[end] >= ' ' && in_[end] < 0x80 &&
-               in_[end] != '"' && in_[end] != '\\')
-          ++end;
+        while (now_.more == 0 && now_.escape.empty() && end < in_end_ && is_plain(in_[end])) ++end;
         if (end > in_at_) {
-          count(end - in_at_);
-          out_.append(reinterpret_cast<const char*>(&in_[in_at_]), end - in_at_);
-          in_at_ = end;
+          const std::size_t begin = std::exchange(in_at_, end);
+          count(end - begin);
+          out_.append(reinterpret_cast<const char*>(&in_[begin]), end - begin);
           break;
         }
         ++in_at_;
@@ -133,8 +149,19 @@ void JsonBytes::mend() {
       }
       case In::kEscape:
         ++in_at_;
-        now_.in = In::kString;
-        out_ += static_cast<char>(byte);
+        count(1);
+        escaped_byte(byte);
+        break;
+      case In::kUnicode:
+        if (!is_hex(byte)) {  // which the parser refuses
+          out_ += std::exchange(now_.escape, {});
+          now_.in = In::kString;
+          break;
+        }
+        ++in_at_;
+        count(1);
+        now_.escape += static_cast<char>(byte);
+        if (now_.escape.size() % 6 == 0) end_unicode();
         break;
     }
   }
@@ -143,13 +170,17 @@ void JsonBytes::mend() {
 void JsonBytes::end_scalar() {
   const bool is_number = now_.scalar[0] == '-' || now_.scalar[0] == '+' || now_.scalar[0] == '.' ||
                          (now_.scalar[0] >= '0' && now_.scalar[0] <= '9');
-  const std::string word = is_number ? "" : lower(now_.scalar);
-  if (is_number) {
-    out_ += '"' + now_.scalar + '"';
-  } else {
-    out_ += word == "nan" || word == "inf" || word == "infinity" ? "null" : now_.scalar;
-  }
   now_.in = In::kBetween;
+  if (is_number) {
+    now_.token = 0;
+    out_ += '"';
+    out_ += now_.scalar;
+    out_ += '"';
+    return;
+  }
+  const std::string word = lower(now_.scalar);
+  out_ += word == "nan" || word == "inf" || word == "infinity" ? "null" : now_.scalar;
+  out_ += ' ';  // "nul l" is no null
 }
 
 // A byte of a string that is not plain: the end, an escape, a part of a character, or what is none.
@@ -163,9 +194,16 @@ void JsonBytes::text_byte(unsigned char byte) {
   }
   if (now_.more > 0) out_ += '?';
   now_.more = 0;
-  if (byte == '"' || byte == '\\') {
-    now_.in = byte == '"' ? In::kBetween : In::kEscape;
-    out_ += static_cast<char>(byte);
+  if (byte == '\\') {
+    now_.in = In::kEscape;
+    return;
+  }
+  if (!now_.escape.empty()) out_ += '?';
+  now_.escape.clear();
+  if (byte == '"') {
+    now_.in = In::kBetween;
+    now_.token = 0;
+    out_ += '"';
   } else if (byte >= 0xC2 && byte <= 0xF4) {
     // The second byte is limited, so that each character has one form (RFC 3629).
     now_.character.assign(1, static_cast<char>(byte));
@@ -173,7 +211,47 @@ void JsonBytes::text_byte(unsigned char byte) {
     now_.least = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
     now_.most = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
   } else {
-    out_ += byte >= ' ' && byte < 0x80 ? static_cast<char>(byte) : '?';
+    out_ += is_plain(byte) ? static_cast<char>(byte) : '?';
+  }
+}
+
+// The byte behind a backslash.
+void JsonBytes::escaped_byte(unsigned char byte) {
+  if (byte == 'u') {
+    now_.in = In::kUnicode;
+    now_.escape += "\\u";
+    return;
+  }
+  if (!now_.escape.empty()) out_ += '?';
+  now_.escape.clear();
+  now_.in = In::kString;
+  if (byte == 'b' || byte == 'f' || byte == 'n' || byte == 'r' || byte == 't') {
+    out_ += '?';
+  } else {
+    out_ += '\\';
+    out_ += static_cast<char>(byte);
+  }
+}
+
+// \u and its four digits are there; before them, perhaps, the first half of a pair.
+void JsonBytes::end_unicode() {
+  now_.in = In::kString;
+  const std::string last = now_.escape.substr(now_.escape.size() - 6);
+  const unsigned long code = std::stoul(last.substr(2), nullptr, 16);
+  const bool is_first = code >= 0xD800 && code < 0xDC00;
+  const bool is_second = code >= 0xDC00 && code < 0xE000;
+  const bool has_first = now_.escape.size() > 6;
+  if (is_second && has_first) {
+    out_ += std::exchange(now_.escape, {});
+    return;
+  }
+  if (has_first) out_ += '?';
+  now_.escape = is_first ? last : "";
+  if (is_first) return;
+  if (is_second || code < ' ' || code == 0x7F) {
+    out_ += '?';
+  } else {
+    out_ += last;
   }
 }
 

@@ -2,7 +2,8 @@
 // put right.
 //
 // Numbers become strings of their text, so that none is rounded or refused (1e400). Bare nan and
-// inf become null. Bytes that are no UTF-8, and control characters in strings, become "?".
+// inf become null. In strings, bytes that are no UTF-8, halves of surrogate pairs (\ud800) and
+// control characters, escaped or not, become "?". White space is left out.
 #pragma once
 
 #include <zlib.h>
@@ -30,14 +31,15 @@ class JsonBytes {
   explicit JsonBytes(const std::filesystem::path& file);
 
   /// The next byte; std::char_traits<char>::eof() at the end. Throws Unreadable for a file that is
-  /// cut off or damaged, and for a token of more than 16 MiB.
+  /// cut off or damaged, for a string or number of more than 16 MiB, and for as many other
+  /// bytes between two of them: a parser keeps all these.
   [[nodiscard]] int peek() {
     if (at_ == out_.size()) refill();
     return at_ == out_.size() ? -1 : static_cast<unsigned char>(out_[at_]);
   }
   void skip() noexcept { ++at_; }
-  /// Returns how many bytes of the unpacked file the bytes before this one stand for. The last
-  /// call.
+  /// Returns for how many bytes of the unpacked file those stand that were skipped: up to and with
+  /// the one that a parser stumbled over. The last call.
   [[nodiscard]] std::uint64_t offset();
 
   /// For nlohmann::json::sax_parse().
@@ -74,6 +76,8 @@ class JsonBytes {
   void mend();
   void end_scalar();
   void text_byte(unsigned char byte);
+  void escaped_byte(unsigned char byte);
+  void end_unicode();
   void count(std::size_t bytes);
 
   std::filesystem::path file_;
@@ -87,11 +91,12 @@ class JsonBytes {
   std::size_t at_ = 0;
 
   // Where the mending is.
-  enum class In : std::uint8_t { kBetween, kScalar, kString, kEscape };
+  enum class In : std::uint8_t { kBetween, kScalar, kString, kEscape, kUnicode };
   struct Place {
     In in = In::kBetween;
     std::string scalar = {};
-    std::size_t token = 0;  // bytes of the string or scalar so far
+    std::size_t token = 0;    // bytes of the string or number so far; behind it, of what follows
+    std::string escape = {};  // \ud83d, whose other half is to come; \u, whose digits are
     // Of a character of several bytes: those that came, how many are to come, what the next may be.
     std::string character = {};
     unsigned more = 0;

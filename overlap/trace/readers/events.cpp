@@ -2,33 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
 #include "leat/overlap/trace/readers/builder.h"
 #include "leat/overlap/trace/readers/bytes.h"
+#include "leat/overlap/trace/readers/numbers.h"
 
 namespace overlap::trace {
 namespace {
 
 constexpr std::size_t kMostDepth = 1000;
-
-// The digits at the end: "7" of "stream 7".
-template <class Number>
-std::optional<Number> last_number(std::string_view text) {
-  std::size_t begin = text.size();
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
-  if (begin > 0 && text[begin - 1] == '-') --begin;
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // What is kept of an event. Texts, because a number may be one: "dur": "3.5".
 struct Event {
@@ -53,7 +39,7 @@ struct Event {
   unsigned has = 0;
 
   void set(Text which, const std::string& text) {
-    of[which] = text;
+    of[which].assign(text, 0, which == kTs || which == kDur ? text.npos : Names::kMost);
     has |= 1U << which;
   }
   [[nodiscard]] bool told(Text which) const { return (has >> which & 1U) != 0; }
@@ -147,7 +133,7 @@ void Events::add(const Event& event) {
   const std::string_view cat = event[Event::kCat];
   if (event[Event::kPh] == "M") {
     if (event[Event::kName] == "process_name")
-      processes_[event.of[Event::kPid]] = event[Event::kArgName];
+      processes_[std::string(event[Event::kPid])] = event[Event::kArgName];
     if (event[Event::kName] == "thread_name")
       tracks_[{std::string(event[Event::kPid]), std::string(event[Event::kTid])}] =
           event[Event::kArgName];
@@ -166,7 +152,7 @@ void Events::add(const Event& event) {
     const std::optional<Span> at = span(event);
     if (!at) return;
     builder_.add(Call{at->begin, at->end, thread(event), trace_.names.add(without_endings(name))},
-                 {0, last_number<std::uint64_t>(event[Event::kCorrelation]).value_or(0)});
+                 {0, number_of<std::uint64_t>(event[Event::kCorrelation]).value_or(0)});
   } else if (is("user_annotation") ||
              (is("cpu_op", "Operator") &&
               (name.starts_with("ProfilerStep#") || rules_.data.has_value() ||
@@ -194,19 +180,19 @@ void Events::add_op(const Event& event, Kind kind, const Span& span) {
       cached(is_comm_, op.name, [&](const std::string& of) { return is_comm(of, rules_); })) {
     op.kind = Kind::kComm;
   }
-  op.bytes = last_number<std::uint64_t>(event[Event::kBytes]).value_or(0);
+  op.bytes = number_of<std::uint64_t>(event[Event::kBytes]).value_or(0);
   const std::string_view device = event[event.told(Event::kDevice) ? Event::kDevice : Event::kPid];
   std::string_view stream = event[event.told(Event::kStream) ? Event::kStream : Event::kTid];
   if (stream.starts_with("stream ")) stream.remove_prefix(7);
-  builder_.add(last_number<std::int64_t>(device).value_or(0), stream, op,
-               {0, last_number<std::uint64_t>(event[Event::kCorrelation]).value_or(0)});
+  builder_.add(number_of<std::int64_t>(device).value_or(0), stream, op,
+               {0, number_of<std::uint64_t>(event[Event::kCorrelation]).value_or(0)});
   has_ops_ = true;
 }
 
 void Events::add_leat(const Event& event, const Span& span) {
   const std::string_view name = event[Event::kName];
-  const auto epoch = last_number<std::int64_t>(event[Event::kEpoch]);
-  const auto number = last_number<std::int64_t>(event[Event::kBatch]);
+  const auto epoch = number_of<std::int64_t>(event[Event::kEpoch]);
+  const auto number = number_of<std::int64_t>(event[Event::kBatch]);
   if (!epoch || !number) return;
   if (name.starts_with("wait ")) {
     waits_.push_back({{std::string(event[Event::kPid]), std::string(event[Event::kTid])}, span});
@@ -246,8 +232,7 @@ class Handler {
  public:
   Handler(Trace& trace, Events& events) : trace_(trace), events_(events) {}
 
-  std::string fault;   // why parsing ended; "": it did not
-  std::string at_end;  // the parser's own reason
+  std::string fault;  // why parsing ended; "": it did not
 
   bool null() { return true; }
   bool boolean(bool /*value*/) { return true; }
@@ -258,9 +243,9 @@ class Handler {
   bool string(std::string& text) {
     if (skipped_ > 0) return true;
     if ((place_ == In::kEvent || place_ == In::kEventArgs) && field_) event_.set(*field_, text);
-    if (place_ == In::kDevice && key_ == "id") device_ = last_number<std::int64_t>(text);
-    if (place_ == In::kDevice && key_ == "name") device_name_ = text;
-    if (place_ == In::kInfo && key_ == "rank") trace_.rank = last_number<std::int64_t>(text);
+    if (place_ == In::kDevice && key_ == "id") device_ = number_of<std::int64_t>(text);
+    if (place_ == In::kDevice && key_ == "name") device_name_.assign(text, 0, Names::kMost);
+    if (place_ == In::kInfo && key_ == "rank") trace_.rank = number_of<std::int64_t>(text);
     return true;
   }
   bool key(std::string& name) {
@@ -282,9 +267,11 @@ class Handler {
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::json::exception& error) {
     // "[...] parse error at line 1, column 5: syntax error while parsing value - unexpected ..."
-    const std::string text = error.what();
+    // and then the last token, as it was mended, of up to 16 MiB.
+    const std::string_view text = error.what();
     const std::size_t at = text.find(": ");
-    fault = at == std::string::npos ? text : text.substr(at + 2);
+    fault = at == std::string_view::npos ? text : text.substr(at + 2);
+    fault.resize(std::min(fault.find("; last read: "), fault.size()));
     return false;
   }
 
@@ -331,6 +318,7 @@ class Handler {
     }
     if (*in == In::kEvents) has_events = true;
     if (*in == In::kEvent) event_.has = 0;
+    if (*in == In::kDevice) device_.reset();
     outer_.push_back(place_);
     place_ = *in;
     field_.reset();
@@ -369,65 +357,6 @@ class Handler {
 
 }  // namespace
 
-std::optional<Time> nanoseconds(std::string_view text) noexcept {
-  // -12.5e3: sign, digits, how many of them are behind the point, exponent.
-  std::size_t at = 0;
-  const bool is_negative = !text.empty() && text[0] == '-';
-  if (!text.empty() && (text[0] == '-' || text[0] == '+')) ++at;
-  __extension__ using Wide = unsigned __int128;
-  Wide digits = 0;
-  std::int64_t exponent = 3;
-  bool is_more = false;  // behind the digits that fit
-  bool is_behind_point = false;
-  bool is_empty = true;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '.' && !is_behind_point) {
-      is_behind_point = true;
-      continue;
-    }
-    if (c < '0' || c > '9') break;
-    is_empty = false;
-    if (digits < (Wide{1} << 120)) {
-      digits = digits * 10 + static_cast<unsigned>(c - '0');
-      exponent -= is_behind_point ? 1 : 0;
-    } else {
-      is_more = is_more || c != '0';
-      exponent += is_behind_point ? 0 : 1;
-    }
-  }
-  if (is_empty) return std::nullopt;
-  if (at < text.size()) {
-    if (text[at] != 'e' && text[at] != 'E') return std::nullopt;
-    ++at;
-    if (at < text.size() && text[at] == '+') ++at;
-    int power = 0;
-    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), power);
-    if (end != text.data() + text.size() ||
-        (error != std::errc{} && error != std::errc::result_out_of_range))
-      return std::nullopt;
-    if (error == std::errc::result_out_of_range) power = text[at] == '-' ? -1'000'000 : 1'000'000;
-    exponent += power;
-  }
-  constexpr auto kMost = static_cast<Wide>(std::numeric_limits<Time>::max());
-  for (; exponent > 0 && digits != 0 && digits <= kMost; --exponent) digits *= 10;
-  if (exponent > 0 && digits != 0) return std::nullopt;
-  Wide divisor = 1;
-  for (; exponent < 0 && digits >= divisor; ++exponent) {
-    if (divisor > (Wide{1} << 124) / 10) return Time{0};  // not reached: digits are below 2^124
-    divisor *= 10;
-  }
-  if (exponent < 0) return Time{0};  // less than a tenth
-  const Wide quotient = digits / divisor;
-  const Wide rest = digits - quotient * divisor;
-  const bool is_half = rest * 2 == divisor && divisor > 1;
-  const bool is_above = rest * 2 > divisor || (is_half && is_more);
-  const Wide rounded =
-      quotient + (is_above || (is_half && !is_more && (quotient & 1) != 0) ? 1U : 0U);
-  if (rounded > kMost) return std::nullopt;
-  return is_negative ? -static_cast<Time>(rounded) : static_cast<Time>(rounded);
-}
-
 Trace read_events(const std::filesystem::path& file, const Rules& rules, bool partial) {
   Trace trace;
   trace.file = file.string();
@@ -449,6 +378,8 @@ Trace read_events(const std::filesystem::path& file, const Rules& rules, bool pa
     trace.partial = error.what();
   }
   events.finish();
+  if (!trace.partial.empty() && trace.devices.empty() && trace.loops.empty())
+    throw Unreadable(trace.partial + "; before that is no op of a GPU");
   return trace;
 }
 

@@ -8,12 +8,9 @@
 namespace overlap::trace {
 
 /// Reads a trace file. With `partial`, what comes before a fault is kept, and Trace::partial tells
-/// the fault; else it is thrown: Unreadable, with the byte.
+/// the fault; without an op before it, and without `partial`, it is thrown: Unreadable, with the
+/// byte.
 [[nodiscard]] Trace read_events(const std::filesystem::path& file, const Rules& rules,
                                 bool partial);
-
-/// Returns the nanoseconds that the decimal text of a number of microseconds stands for, rounded
-/// half to even; std::nullopt if it is no number, or beyond 64 bits.
-[[nodiscard]] std::optional<Time> nanoseconds(std::string_view microseconds) noexcept;
 
 }  // namespace overlap::trace
