@@ -114,19 +114,19 @@ struct CopyKind {
   Kind kind;
 };
 constexpr std::array<CopyKind, 14> kCopyKinds = {{{"Memcpy", Kind::kOther},
-                                               {"Memcpy HtoD", Kind::kH2d},
-                                               {"Memcpy DtoH", Kind::kD2h},
-                                               {"Memcpy HtoA", Kind::kH2d},
-                                               {"Memcpy AtoH", Kind::kD2h},
-                                               {"Memcpy AtoA", Kind::kD2d},
-                                               {"Memcpy AtoD", Kind::kD2d},
-                                               {"Memcpy DtoA", Kind::kD2d},
-                                               {"Memcpy DtoD", Kind::kD2d},
-                                               {"Memcpy HtoH", Kind::kOther},
-                                               {"Memcpy PtoP", Kind::kComm},
-                                               {"Unified memory HtoD", Kind::kH2d},
-                                               {"Unified memory DtoH", Kind::kD2h},
-                                               {"Unified memory DtoD", Kind::kD2d}}};
+                                                  {"Memcpy HtoD", Kind::kH2d},
+                                                  {"Memcpy DtoH", Kind::kD2h},
+                                                  {"Memcpy HtoA", Kind::kH2d},
+                                                  {"Memcpy AtoH", Kind::kD2h},
+                                                  {"Memcpy AtoA", Kind::kD2d},
+                                                  {"Memcpy AtoD", Kind::kD2d},
+                                                  {"Memcpy DtoA", Kind::kD2d},
+                                                  {"Memcpy DtoD", Kind::kD2d},
+                                                  {"Memcpy HtoH", Kind::kOther},
+                                                  {"Memcpy PtoP", Kind::kComm},
+                                                  {"Unified memory HtoD", Kind::kH2d},
+                                                  {"Unified memory DtoH", Kind::kD2h},
+                                                  {"Unified memory DtoD", Kind::kD2d}}};
 
 class Reader {
  public:
@@ -274,7 +274,7 @@ void Reader::read_ranges() {
     if (!at) continue;
     const std::optional<std::string_view> text = rows.text(4);
     const std::string name = text ? printable(*text, Names::kMost) : strings_[rows.integer(5)];
-    builder_.add(Range{at->begin, at->end, thread(rows.integer(2)), trace_.names.add(name), true});
+    builder_.add(Range{at->begin, at->end, thread(rows.integer(2)), trace_.names.add(name)});
   }
 }
 
