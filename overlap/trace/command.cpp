@@ -172,6 +172,9 @@ int Command::run(int argc, const char* const* argv) noexcept {
     for (const std::string* file : {&given.html, &given.json, &given.csv})
       outputs += *file == "-" ? 1 : 0;
     if (outputs > 1) throw std::invalid_argument("one file at most can be -, the standard output");
+    if (outputs == 1 && !given.compare.empty())
+      throw std::invalid_argument(
+          "--compare writes to the standard output; name a file in place of -");
 
     std::vector<TraceReport> reports;
     for (const std::string& file : given.files)

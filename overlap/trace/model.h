@@ -125,8 +125,7 @@ struct Loop {
 
 /// What a reader left out or kept though it looks wrong.
 struct Oddities {
-  std::uint64_t dropped = 0;       ///< events without time or length, or with a negative one
-  std::uint64_t unnamed_call = 0;  ///< ops whose call is not in the trace
+  std::uint64_t dropped = 0;  ///< events without time or length, or with a negative one
 };
 
 /// One file.

@@ -171,7 +171,7 @@ TEST_F(Nsight, ACallIsThatOfTheOpsProcess) {
   EXPECT_EQ(ops[2].call, 2U);  // the driver's
   EXPECT_EQ(ops[3].call, kNone);
   EXPECT_EQ(ops[4].call, kNone);
-  EXPECT_EQ(trace.oddities.unnamed_call, 2U);
+  EXPECT_EQ(std::ranges::count(trace.devices[0].ops, kNone, &Op::call), 2);
   EXPECT_EQ(name_of(trace, trace.calls[0].name), "cudaLaunchKernel");
   EXPECT_EQ(name_of(trace, trace.calls[2].name), "cuLaunchKernel");
   const Thread& thread = trace.threads[trace.calls[1].thread];

@@ -151,7 +151,7 @@ TEST_F(TraceReader, FindsCallsByCorrelationsOf64Bits) {
   EXPECT_EQ(found.devices[0].ops[0].call, 0U);
   EXPECT_EQ(found.devices[0].ops[1].call, kNone);
   EXPECT_EQ(found.devices[0].ops[2].call, kNone);
-  EXPECT_EQ(found.oddities.unnamed_call, 2U);
+  EXPECT_EQ(std::ranges::count(found.devices[0].ops, kNone, &Op::call), 2);
 }
 
 TEST_F(TraceReader, DropsAndCountsEventsWithoutATime) {

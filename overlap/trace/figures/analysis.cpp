@@ -71,6 +71,7 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     }
     together.push_back(&op);
     report.odd.before_launch += op.call != kNone && op.begin < trace.calls[op.call].begin ? 1U : 0U;
+    report.odd.without_call += op.call == kNone ? 1U : 0U;
     ends[op.stream] = std::max(ends[op.stream], op.end);
   }
   report.odd.equal += equal_ones(together);
@@ -88,7 +89,7 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
 // ones; std::nullopt: nothing tells how fast those are.
 std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& report,
                                      const std::optional<double>& link) {
-  std::optional<Time> saved;
+  Time saved = 0;
   for (const Kind direction : {Kind::kH2d, Kind::kD2h}) {
     std::optional<double> rate = link;
     for (const Copies& of : report.copies) {
@@ -103,12 +104,12 @@ std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& r
       bytes += op.bytes;
       add_within(time, op.end - op.begin);
     }
-    if (bytes == 0 || !rate) continue;
+    if (bytes == 0) continue;
+    if (!rate) return std::nullopt;
     // Slower than the pageable ones were: nothing is saved, and the time may be beyond 64 bits.
     const double pinned = static_cast<double>(bytes) / *rate * 1e9;
     const Time most = pinned < static_cast<double>(time) ? time - std::llround(pinned) : 0;
-    saved = saved.value_or(0);
-    add_within(*saved, std::max<Time>(most, 0));
+    add_within(saved, std::max<Time>(most, 0));
   }
   return saved;
 }

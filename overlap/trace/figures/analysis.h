@@ -55,6 +55,7 @@ struct Odd {
   std::uint64_t overlap_in_stream = 0;
   std::uint64_t equal = 0;
   std::uint64_t before_launch = 0;
+  std::uint64_t without_call = 0;  ///< their call is not in the trace
 };
 
 /// One device of one trace.

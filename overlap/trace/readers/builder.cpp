@@ -64,7 +64,6 @@ void Builder::finish() {
       const auto call = std::ranges::lower_bound(known, std::pair(of.of[i], 0U));
       if (of.of[i].number != 0 && call != known.end() && call->first == of.of[i])
         op.call = call->second;
-      if (op.call == kNone) ++trace_.oddities.unnamed_call;
       device.ops.push_back(op);
     }
     of = {};

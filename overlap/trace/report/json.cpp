@@ -142,7 +142,8 @@ ordered_json json_of(const DeviceReport& of, std::size_t most_steps) {
   }
   out["odd"] = {{"overlap_in_stream", of.odd.overlap_in_stream},
                 {"equal", of.odd.equal},
-                {"before_launch", of.odd.before_launch}};
+                {"before_launch", of.odd.before_launch},
+                {"without_call", of.odd.without_call}};
   return out;
 }
 
@@ -197,7 +198,6 @@ ordered_json json_tree(const std::string& command, const std::vector<TraceReport
         {"rank", optional(trace.rank)},
         {"partial", trace.partial.empty() ? ordered_json(nullptr) : ordered_json(trace.partial)},
         {"dropped_events", trace.oddities.dropped},
-        {"ops_without_call", trace.oddities.unnamed_call},
         {"devices", ordered_json::array()},
         {"loops", ordered_json::array()}};
     for (const DeviceReport& device : trace.devices)

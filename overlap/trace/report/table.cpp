@@ -135,7 +135,7 @@ std::string steps_of(const DeviceReport& of) {
     ++told;
     out += line("    %-24s", shown(step.name, 24).c_str());
     out += step.is_empty
-               ? "  no ops\n"
+               ? "  no kernels\n"
                : line(" %16.3f us  OE %.4f\n", us(of.of_steps[i].length), of.of_steps[i].oe());
   }
   if (of.steps.ops_outside > 0)
@@ -152,7 +152,7 @@ std::string odd_of(const TraceReport& trace, const DeviceReport& of) {
   add(of.odd.overlap_in_stream, " ops begin before the one before them on the stream has ended");
   add(of.odd.equal, " equal to the one before");
   add(of.odd.before_launch, " before their launch");
-  add(trace.oddities.unnamed_call, " without a call in the trace");
+  add(of.odd.without_call, " without a call in the trace");
   add(trace.oddities.dropped, " events without a time or a length left out");
   return out.empty() ? out : out + '\n';
 }
