@@ -68,12 +68,12 @@ for step in range(6):
 write("hostile", events, distributedInfo={"rank": 3}, deviceProperties=[{"id": 0, "name": bad[0]}])
 
 steps = []
-for step in range(200000):
+for step in range(30000):
     steps.append(host(f"ProfilerStep#{step}", 100 * step, 90, "user_annotation"))
     steps.append(host("cudaLaunchKernel", 100 * step + 1, 5, "cuda_runtime", step))
     steps.append(op(f"kernel {step % 1000} {bad[5]:.300}", 100 * step + 10, 40 + step % 30, 0, "7", step))
 write("steps", steps)
-write("streams", [op(f"{i % 900} {'<' * 500}", 10 * i, 7 + i % 50, i % 64, str(i // 2)) for i in range(20000)])
+write("streams", [op(f"{i % 900} {'<' * 500}", 10 * i, 7 + i % 50, i % 64, str(i // 2)) for i in range(6000)])
 END
 
 # What a page holds, however it is drawn.
@@ -117,8 +117,8 @@ shows hostile ': the straggler'
 shows hostile 'The longest step, '
 
 page steps "$scratch/steps.json"
-check steps 'one = data["traces"][0]["devices"][0]; assert one["steps_thinned"] == 200000 and len(one["steps"]) > 1'
-shows steps 'bars for 200,000 steps'
+check steps 'one = data["traces"][0]["devices"][0]; assert one["steps_thinned"] == 30000 and len(one["steps"]) > 1'
+shows steps 'bars for 30,000 steps'
 page streams "$scratch/streams.json"
 check streams 'assert len(data["traces"][0]["devices"]) == 64'
 
