@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/overlap/trace/figures/analysis.h"
 #include "leat/overlap/trace/model.h"
 #include "leat/overlap/trace/readers/bytes.h"
@@ -306,7 +307,11 @@ TEST_F(TraceReader, RefusesLongTokensInLittleMemory) {
   while (brackets.size() < kMost + 9) brackets += "{},";
   EXPECT_EQ(byte(packed(brackets)), kMost + 1);
   EXPECT_EQ(byte(packed(std::string(kMost + 9, ' ') + "x")), kMost + 10);
+#if !defined(LEAT_ASAN) && !defined(LEAT_TSAN)  // which keep what is freed
   EXPECT_LT(most_memory() - before, 150'000);
+#else
+  static_cast<void>(before);
+#endif
 }
 
 TEST_F(TraceReader, TellsWhatIsNoTrace) {
