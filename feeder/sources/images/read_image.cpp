@@ -81,10 +81,10 @@ bool is_unchanged(const Resize& resize, std::uint32_t width, std::uint32_t heigh
 void read_image(std::span<const std::byte> bytes, const ImageOptions& options, Sample& out,
                 std::size_t field) {
   if (bytes.size() < kFirstBytes) {
-    throw ImageError("an image",
-                     (bytes.empty() ? std::string("it is empty")
-                                    : "it has " + std::to_string(bytes.size()) + " bytes") +
-                         ", too few for the JPEG, PNG or WebP image that is expected",
+    const std::string problem =
+        bytes.empty() ? "it is empty"
+                      : "it has " + std::to_string(bytes.size()) + " bytes, too few for an image";
+    throw ImageError("an image", problem + ", and a JPEG, PNG or WebP image is expected",
                      kFetchAgain);
   }
   const KnownImage found = known_image(bytes);
