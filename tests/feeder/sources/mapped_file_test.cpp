@@ -133,7 +133,7 @@ TEST(MappedFile, CutOffAtAnyByteIsAnErrorForWhatIsGoneAndForNothingElse) {
 // Each lost page on its own would take a mapping or two, of which a process has 65530.
 TEST(MappedFile, ALargeFileThatIsCutOffIsAnErrorAtEveryRead) {
   const TemporaryDirectory directory;
-  const std::size_t pages = 140'000;
+  const std::size_t pages = 70'000;
   const fs::path path = directory.write("a", pattern(kPage));
   fs::resize_file(path, pages * kPage);
   const MappedFile file(path);
