@@ -14,10 +14,10 @@
 //    fences; they happen once for a range and once for a fault.
 //  - Ranges may overlap: a loss is recorded in all that have the page. One that is given up and
 //    made anew in that moment may be told of a loss that is not its own.
-//  - Zeros are given as a mapping of /dev/zero that no other looks like. So a range over memory
-//  that
-//    has such pages knows what was lost there before it, by /proc/self/maps: the reads of these
-//    pages do not fault again. (Where there is no /dev/zero, it does not know.)
+//  - Zeros are given as a mapping of /dev/zero that no other looks like. The reads of these pages
+//    do not fault again, but a range that is made over them knows them by /proc/self/maps. (Where
+//    there is no /dev/zero, it does not. One that is made while a page is exchanged is told just
+//    after the exchange.)
 //  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
 //    then asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once
