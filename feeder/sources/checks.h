@@ -15,7 +15,7 @@ namespace leat::feeder {
 inline constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
 
 /// Advice for a shard that seems to lack something.
-inline constexpr const char* kAcceptShort = "set WebDatasetOptions::accept_short_shards";
+inline constexpr const char* kAcceptShort = "set the option accept_short_shards";
 
 /// Advice after a failure to open or read a file: "check that <what> may be read".
 [[nodiscard]] std::string advice_for_unreadable(std::string_view what = "it is a file and");

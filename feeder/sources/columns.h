@@ -50,7 +50,7 @@ struct ColumnsOptions {
   /// fixed_size_list of 6 may have this shape, too.
   std::map<std::string, std::vector<std::int64_t>> shapes;
   /// The values that take the places of nulls. A null row of variable length becomes an empty one.
-  std::map<std::string, std::variant<std::int64_t, double>> fill;
+  std::map<std::string, std::variant<std::int64_t, double, std::uint64_t>> fill;
   /// How the images of a column are decoded: a struct {bytes, path}, binary, or a view. A struct
   /// that is not named here: ImageOptions{}.
   std::map<std::string, ImageOptions> images;

@@ -1,13 +1,20 @@
 #include "leat/feeder/sources/guarded_range.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cinttypes>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -39,6 +46,9 @@ Node* free_nodes = nullptr;
 struct sigaction previous = {};
 // Like `previous`, set before the handler is installed: the handler does not call page_size().
 std::uintptr_t page_bytes = 0;
+std::atomic<int> zeros{-1};            // a descriptor of /dev/zero; -1: none
+std::atomic<unsigned> given_zeros{0};  // how often
+constexpr unsigned kPagesAlone = 256;
 
 // Fibers that take turns on a thread share its signal stack and its errno. To ThreadSanitizer each
 // fiber is a thread, so it would report a race. All data that the handler shares with other threads
@@ -51,31 +61,75 @@ LEAT_IN_HANDLER void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t lea
   }
 }
 
-// Records the page as lost in all ranges that contain the address: each has readers of its own.
-// Returns false if there is none.
-LEAT_IN_HANDLER bool record(std::uintptr_t address, std::uintptr_t page) noexcept {
-  bool found = false;
+// Calls visit(node, begin, end) for each range that has memory of [from, to).
+template <class Visit>
+LEAT_IN_HANDLER void for_ranges(std::uintptr_t from, std::uintptr_t to,
+                                const Visit& visit) noexcept {
   for (Node* node = nodes.load(); node != nullptr; node = node->next) {
     const std::uint64_t version = node->version.load();
     const std::uintptr_t begin = node->begin.load();
     const std::uintptr_t end = node->end.load();
-    // A node that is being changed is not the wanted one: nobody reads its range.
+    // A node that is being changed is not a wanted one: nobody reads its range.
     if (version % 2 != 0 || node->version.load() != version) continue;
-    if (address < begin || address >= end) continue;
-    grow(node->lost_before_end, end - page);
-    grow(node->lost_after_begin, page + page_bytes - begin);
-    found = true;
+    if (from < end && begin < to) visit(*node, begin, end);
   }
-  return found;
 }
 
-// Maps a page of zeros in place of the missing page. Returns false if that failed.
+// Records [from, to) as lost in all ranges that have some of it: each has readers of its own.
+LEAT_IN_HANDLER void record(std::uintptr_t from, std::uintptr_t to) noexcept {
+  for_ranges(from, to, [=](Node& node, std::uintptr_t begin, std::uintptr_t end) LEAT_IN_HANDLER {
+    grow(node.lost_before_end, end - (from > begin ? from : begin));
+    grow(node.lost_after_begin, (to < end ? to : end) - begin);
+  });
+}
+
+// Returns how far the memory from `page` on is guarded; 0 if it is not.
+LEAT_IN_HANDLER std::uintptr_t guarded_end(std::uintptr_t page) noexcept {
+  std::uintptr_t least = 0;
+  for_ranges(page, page + 1, [&](Node&, std::uintptr_t, std::uintptr_t end) LEAT_IN_HANDLER {
+    if (least == 0 || end < least) least = end;
+  });
+  return least;
+}
+
+// Returns `zeros`. A program that closes all descriptors has closed that one, too, and its number
+// may be another file's by now.
+LEAT_IN_HANDLER int zero_device() noexcept {
+  int before = zeros.load();
+  struct stat status;
+  if (before >= 0 && syscall(SYS_fstat, before, &status) == 0 && S_ISCHR(status.st_mode) &&
+      status.st_rdev == makedev(1, 5)) {
+    return before;
+  }
+  const auto now = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/dev/zero", O_CLOEXEC));
+  if (zeros.compare_exchange_strong(before, now)) return now;
+  syscall(SYS_close, now);  // another thread was faster
+  return before;
+}
+
+// Maps zeros in place of the missing page. Returns false if that failed.
+//
+// Each page on its own may divide a mapping, of which a process has 65530. So of many, ever more
+// pages behind the missing one are given up with it: what is behind the end of a file that was cut
+// off is missing, too.
 LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
   const std::uintptr_t page = address / page_bytes * page_bytes;
-  if (!record(address, page)) return false;
-  // A plain system call: to ThreadSanitizer, mmap() would write to memory that others read.
-  return syscall(SYS_mmap, page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-                 0) == static_cast<long>(page);
+  const std::uintptr_t end = guarded_end(page);
+  if (end == 0) return false;
+  const unsigned doublings = given_zeros.fetch_add(1) / kPagesAlone;
+  const std::uintptr_t most = page_bytes << (doublings < 30 ? doublings : 30);
+  const std::uintptr_t bytes = most < end - page ? most : end - page;
+  record(page, page + bytes);
+  // Plain system calls: to ThreadSanitizer, mmap() would write to memory that others read. The
+  // offset of a page is its address, by which find_zeros() knows it, and neighbours are joined.
+  const int device = zero_device();
+  const int flags = MAP_PRIVATE | MAP_FIXED | (device < 0 ? MAP_ANONYMOUS : 0);
+  if (syscall(SYS_mmap, page, bytes, PROT_READ, flags, device, device < 0 ? 0 : page) !=
+      static_cast<long>(page)) {
+    return false;
+  }
+  record(page, page + bytes);  // in ranges, too, that have been opened meanwhile
+  return true;
 }
 
 extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
@@ -89,15 +143,35 @@ extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void
 
 void install() {
   page_bytes = page_size();
+  zero_device();
   if (!install_in_front(SIGBUS, &leat_on_sigbus, previous)) {
     throw Error(std::string("leat: cannot handle SIGBUS, as mapped files need: ") +
                 std::strerror(errno) + "; check what forbids sigaction(2)");
   }
 }
 
-}  // namespace
+// Records what was lost before the range began: pages that give_zeros() has mapped for others.
+void find_zeros(Node& node) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::uintptr_t offset = 0;  // of files, far below any address
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNxPTR, &begin, &end,
+                    &offset) != 3 ||
+        begin != offset) {
+      continue;
+    }
+    begin = std::max(begin, node.begin.load());
+    end = std::min(end, node.end.load());
+    if (begin >= end) continue;
+    grow(node.lost_before_end, node.end.load() - begin);
+    grow(node.lost_after_begin, end - node.begin.load());
+  }
+}
 
-GuardedRange::GuardedRange(const std::byte* data, std::size_t size) {
+// Takes a node for the range.
+Node* new_range(const std::byte* data, std::size_t size) {
   static std::once_flag installed;
   std::call_once(installed, install);
 
@@ -115,7 +189,16 @@ GuardedRange::GuardedRange(const std::byte* data, std::size_t size) {
     node->next = nodes.load();
     nodes.store(node);
   }
-  node_ = node;
+  return node;
+}
+
+}  // namespace
+
+GuardedRange::GuardedRange(Node* node) noexcept : node_(node) {}
+
+GuardedRange::GuardedRange(const std::byte* data, std::size_t size, bool is_new)
+    : GuardedRange(new_range(data, size)) {
+  if (!is_new && given_zeros.load() != 0) find_zeros(*node_);
 }
 
 GuardedRange::~GuardedRange() {

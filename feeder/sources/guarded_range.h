@@ -14,6 +14,10 @@
 //    fences; they happen once for a range and once for a fault.
 //  - Ranges may overlap: a loss is recorded in all that have the page. One that is given up and
 //    made anew in that moment may be told of a loss that is not its own.
+//  - Zeros are given as a mapping of /dev/zero that no other looks like. The reads of these pages
+//    do not fault again, but a range that is made over them knows them by /proc/self/maps. (Where
+//    there is no /dev/zero, it does not. One that is made while a page is exchanged is told just
+//    after the exchange.)
 //  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
 //    then asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once
@@ -27,8 +31,10 @@ namespace leat::feeder {
 /// thread-safe, and any thread may read the data.
 class GuardedRange {
  public:
-  /// Throws leat::Error if the handler cannot be installed.
-  [[nodiscard]] GuardedRange(const std::byte* data, std::size_t size);
+  /// `is_new`: nobody else can have read the memory, as it has just been mapped. Else bytes that
+  /// were lost in earlier ranges are lost in this one, too: it takes longer if there are any in the
+  /// process. Throws leat::Error if the handler cannot be installed.
+  [[nodiscard]] GuardedRange(const std::byte* data, std::size_t size, bool is_new = false);
   ~GuardedRange();
   GuardedRange(const GuardedRange&) = delete;
   GuardedRange& operator=(const GuardedRange&) = delete;
@@ -36,7 +42,7 @@ class GuardedRange {
   /// Returns whether any byte has been lost so far.
   [[nodiscard]] bool is_damaged() const noexcept;
   /// Returns whether bytes of [from, to) may have been lost. (The lost bytes are kept as an
-  /// interval.)
+  /// interval; and where many pages are missing, those behind them are given up, too.)
   [[nodiscard]] bool is_lost(std::size_t from, std::size_t to) const noexcept;
   /// Returns the first lost byte.
   [[nodiscard]] std::size_t first_lost() const noexcept;
@@ -44,6 +50,8 @@ class GuardedRange {
   struct Node;
 
  private:
+  explicit GuardedRange(Node* node) noexcept;
+
   Node* node_;
 };
 

@@ -119,9 +119,9 @@ class ImageFolder final : public ImageFiles {
 class Files final : public ImageFiles {
  public:
   /// `paths` and `labels` have one entry for each sample; without labels there is no field "label".
-  /// A file may occur several times. Looks for no file. Throws std::invalid_argument for no paths,
-  /// for one that is empty or contains a 0, for another number of labels, and for options out of
-  /// range.
+  /// A file may occur several times. Looks for no file but the first. Throws std::invalid_argument
+  /// for no paths, for one that is empty or contains a 0, for a folder as the first, for another
+  /// number of labels, and for options out of range.
   explicit Files(const std::vector<std::string>& paths, std::vector<std::int64_t> labels = {},
                  const FilesOptions& options = {});
 };

@@ -37,7 +37,7 @@ constexpr std::uint32_t kRowsAtOnce = 16;
 
 constexpr const char* kConvert =
     "convert it to a baseline or progressive JPEG image of 8 bits, or leave it out "
-    "(PrefetcherOptions::read_failures)";
+    "(the option read_failures of the prefetcher)";
 
 // Multiplies two bytes as fractions of 255, rounded as Pillow does.
 std::uint8_t multiply(unsigned a, unsigned b) {
@@ -185,7 +185,7 @@ JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
     throw JpegError("its header announces " + std::to_string(header.width) + " x " +
                         std::to_string(header.height) + " pixels, more than the " +
                         std::to_string(s.options.max_pixels) + " that are accepted",
-                    "if that is so, raise JpegOptions::max_pixels");
+                    "if that is so, raise the option max_pixels");
   }
   return header;
 }

@@ -73,7 +73,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   // Only advice, so a failure is ignored.
   madvise(pages, size_, access == Access::kRandom ? MADV_RANDOM : MADV_SEQUENTIAL);
   last_page_ = size - 1 - (size - 1) % page_size();
-  guard_ = std::make_unique<GuardedRange>(static_cast<const std::byte*>(pages), size_);
+  guard_ = std::make_unique<GuardedRange>(static_cast<const std::byte*>(pages), size_, true);
 }
 
 std::uint64_t MappedFile::announce(std::uint64_t offset, std::uint64_t count) const noexcept {

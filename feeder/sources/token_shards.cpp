@@ -234,7 +234,7 @@ void copy_tokens(const std::byte* source, DType token, Sample& sample, std::size
 
 void check_options(const TokenShardsOptions& options) {
   const auto refuse = [](const std::string& why) {
-    throw std::invalid_argument("leat: TokenShardsOptions::" + why);
+    throw std::invalid_argument("leat: TokenShards: " + why);
   };
   if (options.sequence_length == 0) refuse("sequence_length is 0; it is at least 1");
   if (options.sequence_length > std::numeric_limits<std::uint32_t>::max()) {

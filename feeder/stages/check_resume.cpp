@@ -27,8 +27,8 @@ std::vector<EpochReleases> epochs_to_resume(const Dataset& dataset, const State&
     throw Error("leat: the state to resume from is of a run on other files than those of " +
                 std::string(dataset.name()) +
                 ": their names (without folders) or sizes differ, or how it is composed; give the "
-                "same files, or, if they hold the same samples in the same order, set "
-                "State::dataset to 0 (feeder/state.h; in Python, accept_dataset=True)");
+                "same files, or, if they hold the same samples in the same order, "
+                "accept them (accept_dataset=True; in C++, State::dataset = 0)");
   }
   require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
   require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");

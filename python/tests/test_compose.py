@@ -216,6 +216,8 @@ def test_an_error_names_part_and_number_in_it(tmp_path: pathlib.Path) -> None:
     failed = feed.failed_samples()
     assert [one.sample for one in failed] == [6, 7]
     assert failed[0].error.startswith('number 2 of part 1, "tokens of ')
+    with pytest.raises(leat.Error, match='^leat: number 2 of part 1, "tokens of '):
+        leat.Concat(parts)[6]
 
 
 def test_packing_a_mixture_is_refused_with_ways_out() -> None:
@@ -246,6 +248,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: leat.Mixture([(A, 1), (values(0), 1)]), ValueError, "the part has no samples"),
     (lambda: leat.Mixture([(A, 1), (B, 1e-9)]), ValueError, "gives no sample in an epoch of 8"),
     (lambda: leat.Mixture([A], samples=0), ValueError, "`samples` is 0"),
+    (lambda: leat.Mixture([A], samples=2**63), ValueError, r"samples has to be an int below 2\*\*63"),
     (lambda: leat.Mixture([A], stages=[(1, [1, 2])]), ValueError, "2 weights for 1 parts"),
     (lambda: leat.Mixture([A], stages=[(2, [1]), (2, [1])]), ValueError, "have to ascend"),
     (lambda: leat.Mixture([A], stages=[[1]]), TypeError, "pairs"),  # type: ignore[list-item]

@@ -165,6 +165,10 @@ def test_files_are_in_the_order_of_their_list_with_its_labels(tree: pathlib.Path
         leat.Files(paths, 3)  # type: ignore[arg-type]
     with pytest.raises(leat.Error, match="gone.jpg: No such file"):
         leat.Files([tree / "gone.jpg"])[0]
+    with pytest.raises(ValueError, match="is a folder; give the paths of its images"):
+        leat.Files(tree)
+    with pytest.raises(leat.Error, match="raise the option max_pixels"):
+        leat.Files(paths, max_pixels=1)[0]
 
 
 def test_images_pickle_and_are_fed(tree: pathlib.Path) -> None:

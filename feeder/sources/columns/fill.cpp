@@ -26,8 +26,8 @@ std::uint16_t to_float16(double value) {
 
 }  // namespace
 
-std::array<std::byte, 8> encode_fill(const std::variant<std::int64_t, double>& value, DType dtype,
-                                     const std::string& column) {
+std::array<std::byte, 8> encode_fill(const std::variant<std::int64_t, double, std::uint64_t>& value,
+                                     DType dtype, const std::string& column) {
   std::array<std::byte, 8> bytes{};
   const double number = std::visit([](auto given) { return static_cast<double>(given); }, value);
   const auto put = [&](const auto& element) {
@@ -40,15 +40,22 @@ std::array<std::byte, 8> encode_fill(const std::variant<std::int64_t, double>& v
   const bool is_signed = dtype <= DType::kInt64;
   const auto bits = static_cast<int>(8 * size_of(dtype));
   const double end = std::ldexp(1, bits - (is_signed ? 1 : 0));
+  // Compared as what they are: a double has 53 bits.
   const auto* const integer = std::get_if<std::int64_t>(&value);
+  const auto* const large = std::get_if<std::uint64_t>(&value);
+  const bool is_exact = integer != nullptr || large != nullptr;
   if (std::nearbyint(number) != number || number < (is_signed ? -end : 0) ||
-      (number >= end && (integer == nullptr || bits < 64))) {
-    throw std::invalid_argument("leat: the fill of column \"" + column + "\", " +
-                                std::to_string(number) + ", is no " + to_string(dtype));
+      (number >= end && (!is_exact || bits < 64)) ||
+      (large != nullptr && is_signed && *large > std::numeric_limits<std::int64_t>::max())) {
+    const std::string text = std::visit([](auto given) { return std::to_string(given); }, value);
+    throw std::invalid_argument("leat: the fill of column \"" + column + "\", " + text +
+                                ", is no " + to_string(dtype));
   }
   // Little-endian: the first bytes are those of a narrower type.
   if (integer != nullptr) {
     put(*integer);
+  } else if (large != nullptr) {
+    put(*large);
   } else if (is_signed) {
     put(static_cast<std::int64_t>(number));
   } else {

@@ -16,7 +16,7 @@ Numbered::Numbered(const Dataset& from)
     if (mixture_ == nullptr && name == std::string_view("source")) continue;
     if (std::ranges::find(fields_, name, &Field::name) != fields_.end()) {
       refuse_composition("Numbered", quoted_name(from) + " has a field \"" + name +
-                                         "\" already; map it to another name (feeder/map.h)");
+                                         "\" already; give that field another name");
     }
     fields_.push_back({.name = name, .dtype = DType::kInt64, .shape = {}});
   }

@@ -79,7 +79,7 @@ PartList::PartList(std::vector<const Dataset*> parts, std::string_view kind)
     if (!std::ranges::equal(fields, fields_, are_alike)) {
       refuse_composition(kind_, name(k) + ", has the fields " + fields_text(fields) + ", and " +
                                     name(0) + ", " + fields_text(parts_[0]->fields()) +
-                                    "; they have to be equal: map one of them (feeder/map.h)");
+                                    "; they have to be equal: names, types and shapes");
     }
     for (std::size_t f = 0; f < fields.size(); ++f) {
       if (!fields[f].variable_length) continue;

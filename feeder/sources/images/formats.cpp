@@ -34,7 +34,7 @@ constexpr std::array kExtensions{
 
 KnownImage known_image(std::span<const std::byte> bytes) noexcept {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
-                               std::min<std::size_t>(bytes.size(), 12));
+                               std::min(bytes.size(), kFirstBytes));
   const std::string_view tail = start.size() > 4 ? start.substr(4) : std::string_view();
   if (start.starts_with("\xff\xd8\xff")) return {ImageFormat::kJpeg, "a JPEG image"};
   if (start.starts_with("\x89PNG")) return {ImageFormat::kPng, "a PNG image"};
@@ -45,7 +45,7 @@ KnownImage known_image(std::span<const std::byte> bytes) noexcept {
   if (start.starts_with("GIF8")) return other("a GIF image");
   if (start.starts_with("II*") || start.starts_with(std::string_view("MM\0*", 4)))
     return other("a TIFF image");
-  if (start.starts_with("BM") && start.size() == 12) return other("a BMP image");
+  if (start.starts_with("BM") && start.size() == kFirstBytes) return other("a BMP image");
   if (tail.starts_with("ftypavif")) return other("an AVIF image");
   if (tail.starts_with("ftypheic")) return other("a HEIC image");
   if (tail.starts_with("JXL ") || start.starts_with("\xff\x0a")) return other("a JPEG XL image");
@@ -84,7 +84,7 @@ void check_pixels(const char* image, std::uint64_t width, std::uint64_t height,
   if (width * height > max_pixels) {
     throw ImageError(
         image, announced + ", more than the " + std::to_string(max_pixels) + " that are accepted",
-        "if that is so, raise JpegOptions::max_pixels");
+        "if that is so, raise the option max_pixels");
   }
 }
 

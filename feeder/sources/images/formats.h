@@ -11,6 +11,9 @@ namespace leat::feeder {
 /// The formats of images that are read, and all others.
 enum class ImageFormat : std::uint8_t { kJpeg, kPng, kWebp, kOther };
 
+/// The first bytes of an image that tell all formats apart. No image has fewer.
+inline constexpr std::size_t kFirstBytes = 12;
+
 /// What an image is, by its first bytes.
 struct KnownImage {
   ImageFormat format = ImageFormat::kJpeg;
@@ -30,7 +33,7 @@ struct KnownImage {
 
 /// Advice for an image of a format that is not read.
 inline constexpr const char* kConvertImage =
-    "convert it to JPEG, PNG or WebP, or leave it out (PrefetcherOptions::read_failures)";
+    "convert it to JPEG, PNG or WebP, or leave it out (the option read_failures of the prefetcher)";
 
 /// Throws ImageError if an image of these extents, as its header announces them, has more than
 /// `max_pixels` pixels, or a side that is too long for a resize. `image`: "a PNG image".

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "leat/feeder/sources/checks.h"
@@ -34,6 +35,12 @@ ImageList listed(const std::vector<std::string>& paths, std::vector<std::int64_t
                                   (paths[i].empty() ? "empty" : "no path: a byte of it is 0"));
     }
     list.add(paths[i]);
+  }
+  // Of the others the reads tell: there may be millions. A folder alone is a frequent mistake.
+  if (std::error_code ignored; std::filesystem::is_directory(paths[0], ignored)) {
+    throw std::invalid_argument("leat: Files: " + paths[0] +
+                                " is a folder; give the paths of its images, or, if it has a "
+                                "folder for each class, take ImageFolder");
   }
   list.set_labels(std::move(labels));
   list.shrink();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/images/formats.h"
 #include "leat/feeder/sources/images/image_error.h"
 #include "leat/feeder/sources/images/png.h"
@@ -79,6 +80,13 @@ bool is_unchanged(const Resize& resize, std::uint32_t width, std::uint32_t heigh
 
 void read_image(std::span<const std::byte> bytes, const ImageOptions& options, Sample& out,
                 std::size_t field) {
+  if (bytes.size() < kFirstBytes) {
+    const std::string problem =
+        bytes.empty() ? "it is empty"
+                      : "it has " + std::to_string(bytes.size()) + " bytes, too few for an image";
+    throw ImageError("an image", problem + ", and a JPEG, PNG or WebP image is expected",
+                     kFetchAgain);
+  }
   const KnownImage found = known_image(bytes);
   switch (found.format) {
     case ImageFormat::kJpeg: {

@@ -103,8 +103,8 @@ class FolderScan {
                            : ", nor have " + std::to_string(empty_classes - 1) + " other classes"),
                   result.list.size() == 0
                       ? "check the path; the names of images end in .jpg, .jpeg, .png or .webp, or "
-                        "as ImageFolderOptions::extensions says"
-                      : "remove its folder, or set ImageFolderOptions::allow_empty");
+                        "as the option extensions says"
+                      : "remove its folder, or set the option allow_empty");
     }
     result.list.shrink();
     result.digest = digest.value();
@@ -191,8 +191,8 @@ class FolderScan {
     };
     if (refused && format == ImageFormat::kOther) {
       fail("images of this format are not read",
-           "convert them to JPEG, PNG or WebP, or name what is to be read in "
-           "ImageFolderOptions::extensions");
+           "convert them to JPEG, PNG or WebP, or name what is to be read in the "
+           "option extensions");
     }
     if (refused) {
       const std::string library = format == ImageFormat::kPng ? "libpng" : "libwebp";

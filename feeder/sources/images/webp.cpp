@@ -58,7 +58,7 @@ WebpHeader open_webp(std::span<const std::byte> bytes, std::uint64_t max_pixels)
   if (found.has_animation != 0) {
     throw ImageError(kWebpImage, "it is an animation",
                      "save the frame that is wanted, or leave it out "
-                     "(PrefetcherOptions::read_failures)");
+                     "(the option read_failures of the prefetcher)");
   }
   const WebpHeader header{static_cast<std::uint32_t>(found.width),
                           static_cast<std::uint32_t>(found.height)};

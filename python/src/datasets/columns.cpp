@@ -100,8 +100,8 @@ ColumnsOptions options_of(Arguments& given) {
   ColumnsOptions options;
   for (const auto& [name, shape] : take_dict(given, "shapes")) {
     std::vector<std::int64_t>& extents = options.shapes[to_text(name)];
-    if (!nb::try_cast(nb::tuple(shape), extents)) {
-      given.bad_type("shapes", "a dict of sequences of int", shape);
+    if (PySequence_Check(shape.ptr()) == 0 || !nb::try_cast(nb::tuple(shape), extents)) {
+      given.bad_type("shapes", "a dict of shapes, tuples of ints such as (2,)", shape);
     }
   }
   for (const auto& [name, value] : take_dict(given, "fill")) {
@@ -109,6 +109,9 @@ ColumnsOptions options_of(Arguments& given) {
     double number = 0;
     if (std::int64_t integer = 0; PyIndex_Check(value.ptr()) != 0 && nb::try_cast(value, integer)) {
       fill = integer;
+    } else if (std::uint64_t large = 0;
+               PyIndex_Check(value.ptr()) != 0 && nb::try_cast(value, large)) {
+      fill = large;
     } else if (nb::try_cast(value, number)) {
       fill = number;
     } else {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,11 +159,14 @@ void make_concat(Concat* self, const nb::args& args, const nb::kwargs& kwargs) {
   remember(self, args, kwargs, true);
 }
 
-// An int that may be left out.
+// A number of samples, an int that may be left out. Python's len() cannot be more.
 std::optional<std::uint64_t> optional_int(Arguments& given, const char* name) {
   std::uint64_t value = 0;
   const bool is_given = given.has(name);
   given.read(name, value);
+  if (value > std::numeric_limits<std::int64_t>::max()) {
+    given.bad_value(name, "an int below 2**63", nb::cast(value));
+  }
   return is_given ? std::optional(value) : std::nullopt;
 }
 

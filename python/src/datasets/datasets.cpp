@@ -9,8 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <typeinfo>
 #include <vector>
 
+#include "leat/csp/error.h"
 #include "leat/feeder/sample.h"
 #include "leat/python/calls/arguments.h"
 #include "leat/python/calls/text.h"
@@ -37,6 +40,18 @@ nb::tuple parts_of(const Field& field) {
                         field.variable_length);
 }
 
+// Reads a sample. What a part of it throws names the part and the number there, as a Prefetcher
+// does.
+void read_into(feeder::Sample& out, const Dataset& data, std::uint64_t index) {
+  try {
+    data.read(index, out);
+  } catch (const Error& error) {
+    const std::string origin = data.origin(index, out.seed(), out.epoch());
+    if (origin.empty() || typeid(error) != typeid(Error)) throw;
+    throw Error("leat: " + origin + ": " + error.what());
+  }
+}
+
 // The arrays share the buffer that was read into; the last of them frees it.
 nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) {
   const std::span<const Field> fields = data.fields();
@@ -49,7 +64,7 @@ nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std:
   auto buffer = std::make_unique<feeder::SampleBuffer>(fields, seed, epoch, index);
   {
     const WithoutGil others_run;
-    data.read(index, *buffer);
+    read_into(*buffer, data, index);
   }
   const feeder::SampleBuffer& sample = *buffer;
   const nb::capsule owner(

@@ -126,6 +126,7 @@ TEST(Concat, OfVariableLengthTheLongestCounts) {
   const Rows longer(6, {6, 4}, 2);
   const Concat all({shorter, longer});
   EXPECT_EQ(all.fields()[0].shape, std::vector<std::int64_t>{6});
+  EXPECT_EQ(Concat({longer, shorter}).fields()[0].shape, std::vector<std::int64_t>{6});
   for (const auto& [index, length] : {std::pair{0, 4}, {1, 2}, {2, 6}, {3, 4}}) {
     SampleBuffer sample(all.fields());
     all.read(static_cast<std::uint64_t>(index), sample);
@@ -245,6 +246,7 @@ TEST(Compose, DigestsTellWhatIsComposedApart) {
       split(a, {.5, .5}, 1)[0].digest(),
       Concat({a, other}).digest(),
       Concat({other, a}).digest(),
+      Concat({a, same}).digest(),
       Concat({a, larger}).digest(),
       Numbered(a).digest(),
       Numbered(other).digest(),

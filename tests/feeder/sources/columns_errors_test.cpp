@@ -111,6 +111,9 @@ TEST(ColumnsErrors, OptionsThatDoNotFitNameTheColumn) {
   EXPECT_EQ(refusal(numbers<std::int64_t>("l", {}),
                     {.fill = {{"x", std::numeric_limits<std::int64_t>::max()}}}),
             "nothing");
+  expect_contains(
+      refusal(numbers<std::int64_t>("l", {}), {.fill = {{"x", std::uint64_t{1} << 63}}}),
+      {"9223372036854775808, is no int64"});
   expect_contains(refusal(kInts, {.shapes = {{"x", {2}}}}),
                   {"shape of column \"x\" has 2 values", "has 1"});
   expect_contains(refusal(fixed_lists(3, 2, kInts), {.shapes = {{"x", {2}}}}),

@@ -168,6 +168,10 @@ TEST(ColumnsHostile, AFileThatWasCutOffBeforeIsAnError) {
   // Who has opened it before knows it, too.
   SampleBuffer sample(whole.fields());
   expect_contains(error_of([&] { whole.read(whole.size() - 1, sample); }), {"has lost bytes"});
+  // And who opens it later, also what begins among the zeros that stand there by now.
+  const std::shared_ptr<const void> lost(memory, static_cast<const char*>(mapped) + 3 * page);
+  expect_contains(error(text, none), {"has lost bytes"});
+  expect_contains(error({"i", 1, {nullptr, lost}}, none), {"has lost bytes"});
   munmap(mapped, 4 * page);
   close(fd);
   std::filesystem::remove(file);

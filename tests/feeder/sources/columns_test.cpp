@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -243,6 +244,10 @@ TEST(Columns, AFillTakesThePlaceOfNulls) {
       with_nulls(slice(numbers<std::int16_t>("s", {1, 2, 3, 4}), 1, 3), {1, 0, 1});
   EXPECT_EQ(rows_of<std::int16_t>({numbers_}, {.fill = {{"x", -7}}}),
             (std::vector<std::vector<std::int16_t>>{{2}, {-7}, {4}}));
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(rows_of<std::uint64_t>({with_nulls(numbers<std::uint64_t>("L", {5}), {0})},
+                                   {.fill = {{"x", kMost}}}),
+            (std::vector<std::vector<std::uint64_t>>{{kMost}}));
   const Arrow flags = with_nulls({"b", 3, {nullptr, bits_of({1, 1, 0})}}, {1, 0, 1});
   EXPECT_EQ(rows_of<std::uint8_t>({flags}, {.fill = {{"x", 9}}}),
             (std::vector<std::vector<std::uint8_t>>{{1}, {9}, {0}}));

@@ -199,7 +199,8 @@ TEST_F(ImageFolders, WhatCannotBeReadIsToldWithTheFile) {
   expect_contains(error_of([&] { data.read(1, sample); }),
                   {(root() / "a/2.jpg").string(), "No such file"});
   EXPECT_EQ(data.announce(1, 0, 0), 0U);
-  expect_contains(error_of([&] { data.read(2, sample); }), {(root() / "a/3.jpg").string()});
+  expect_contains(error_of([&] { data.read(2, sample); }),
+                  {(root() / "a/3.jpg").string(), "it is empty", "JPEG, PNG or WebP"});
   EXPECT_EQ(data.announce(2, 0, 0), 0U);
   expect_contains(error_of([&] { data.read(3, sample); }), {"image folder has no sample 3"});
   expect_contains(error_of([&] { static_cast<void>(data.path(3)); }), {"has no sample 3"});
@@ -253,6 +254,7 @@ TEST_F(ImageFolders, AListThatCannotBeIsACallersError) {
   EXPECT_THROW(Files({"a", ""}), std::invalid_argument);
   EXPECT_THROW(Files({std::string("a\0b", 3)}), std::invalid_argument);
   EXPECT_THROW(Files({"a", "b"}, {1}), std::invalid_argument);
+  EXPECT_THROW(Files({"/", "a"}), std::invalid_argument);  // a folder
   EXPECT_THROW(Files({"a"}, {}, {.image = {.height = 0}}), std::invalid_argument);
   EXPECT_THROW(ImageFolder(root(), {.image = {.height = 0}}), std::invalid_argument);
 }

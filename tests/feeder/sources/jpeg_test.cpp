@@ -317,7 +317,7 @@ TEST(Jpeg, AnotherFormatIsNamedWithWhatToDo) {
 TEST(Jpeg, AnAbsurdSizeIsRefusedBeforeAnythingIsAllocated) {
   Image image = encode_jpeg(synthetic_image(1, 0, 60, 50), 60, 50);
   expect_contains(error_from(image, {.max_pixels = 2999}),
-                  {"60 x 50 pixels, more than the 2999", "raise JpegOptions::max_pixels"});
+                  {"60 x 50 pixels, more than the 2999", "raise the option max_pixels"});
   EXPECT_EQ(decode(image, 1, {.max_pixels = 3000}).size(), 9000U);
   const std::vector<std::byte> marker = {std::byte{0xff}, std::byte{0xc0}};
   const auto frame = std::search(image.begin(), image.end(), marker.begin(), marker.end());

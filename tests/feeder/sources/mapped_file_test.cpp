@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "tests/feeder/sources/idx_files.h"
@@ -127,6 +128,27 @@ TEST(MappedFile, CutOffAtAnyByteIsAnErrorForWhatIsGoneAndForNothingElse) {
       expect_reads(other, 0, size);
     }
   }
+}
+
+// Each lost page on its own would take a mapping or two, of which a process has 65530.
+TEST(MappedFile, ALargeFileThatIsCutOffIsAnErrorAtEveryRead) {
+  const TemporaryDirectory directory;
+  const std::size_t pages = 70'000;
+  const fs::path path = directory.write("a", pattern(kPage));
+  fs::resize_file(path, pages * kPage);
+  const MappedFile file(path);
+  fs::resize_file(path, kPage);
+  std::byte out{};
+  std::size_t errors = 0;
+  for (std::size_t page = 2; page < pages; page += 2) {
+    try {
+      file.read(page * kPage, {&out, 1});
+    } catch (const Error&) {
+      ++errors;
+    }
+  }
+  EXPECT_EQ(errors, pages / 2 - 1);
+  expect_reads(file, 0, kPage);
 }
 
 TEST(MappedFile, GrownAgainIsStillAnErrorWhereZerosWereGiven) {

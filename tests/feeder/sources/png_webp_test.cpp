@@ -209,6 +209,9 @@ TEST(Webp, ACutAnywhereIsAnError) {
       EXPECT_NE(problem(decode_webp, one.image.substr(0, size)), "") << one.name << ", " << size;
     }
   }
+  const std::string image = known_image_named("lossy.webp").image;
+  expect_contains(problem(decode_webp, image.substr(0, image.size() - 1)),
+                  {"its first bytes announce " + std::to_string(image.size())});
 }
 
 // WebP has no checksum: a change may also just change pixels.
