@@ -144,7 +144,7 @@ TEST(Concat, PartsThatCannotBeTogetherAreRefused) {
         const Concat all({a, rows});
       },
       {"leat: Concat: part 1, \"rows\", has the fields bytes uint8 (up to 4)",
-       "part 0, \"a\", value int64 ()", "map one"});
+       "part 0, \"a\", value int64 ()", "equal: names, types and shapes"});
   expect_throws<std::invalid_argument>([&] { const Concat all({}); }, {"no dataset is given"});
   const Values huge(kLargest);
   expect_throws<std::invalid_argument>([&] { const Concat all({huge, a}); }, {"2^64 samples"});
