@@ -235,7 +235,7 @@ void add_databases(Seeds& seeds) {
 // does.
 void add_traces(Seeds& seeds) {
   for (const std::string& name : {"mi250"s, "alexnet"s}) {
-    const fs::path file = "tests/overlap/data/" + name + ".json";
+    const fs::path file = "tests/overlap/traces/" + name + "_seed.json";
     if (!fs::exists(file))
       throw std::runtime_error("make_seeds runs in the root of the source tree");
     for (const std::string& how : {"\0"s, "\20"s, "\24\0\30"s})  // plain; packed; and cut off
