@@ -10,10 +10,11 @@
 // | list, large_list of numbers, bools or fixed lists | variable length; shape[0] is the longest |
 // | lists with ColumnsOptions::shapes | that shape, for lists of lists, too |
 // | binary, string, also large ones and views | uint8 of variable length |
-// | dictionary of strings, bytes or numbers | the codes, in the type of its indices; all chunks
-// have one dictionary: the first's, and behind it what others add | | struct {bytes, path}, as
-// Hugging Face's images | uint8 {height, width, 3}: the image, decoded | | extension types | as
-// their storage |
+// | dictionary of strings, bytes or numbers | the codes, in the type of its indices |
+// | struct {bytes, path}, as Hugging Face's images | uint8 {height, width, 3}: the image, decoded |
+// | extension types | as their storage |
+//
+// All chunks have one dictionary: the first's, and behind it what others add.
 //
 // All else is an error that names the format: null, decimal, interval, union, map, run-end encoded,
 // list views, other structs, lists of strings, lists of lists without a shape. So are nulls,

@@ -48,6 +48,9 @@ struct sigaction previous = {};
 std::uintptr_t page_bytes = 0;
 std::atomic<int> zeros{-1};            // a descriptor of /dev/zero; -1: none
 std::atomic<unsigned> given_zeros{0};  // how often
+// All given pages lie before this address; and behind the complement of that one. Both only grow.
+std::atomic<std::uintptr_t> zeros_behind{0};
+std::atomic<std::uintptr_t> zeros_before{0};
 constexpr unsigned kPagesAlone = 256;
 
 // Fibers that take turns on a thread share its signal stack and its errno. To ThreadSanitizer each
@@ -119,6 +122,8 @@ LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
   const unsigned doublings = given_zeros.fetch_add(1) / kPagesAlone;
   const std::uintptr_t most = page_bytes << (doublings < 30 ? doublings : 30);
   const std::uintptr_t bytes = most < end - page ? most : end - page;
+  grow(zeros_behind, page + bytes);
+  grow(zeros_before, ~page);
   record(page, page + bytes);
   // Plain system calls: to ThreadSanitizer, mmap() would write to memory that others read. The
   // offset of a page is its address, by which find_zeros() knows it, and neighbours are joined.
@@ -153,6 +158,10 @@ void install() {
 // Records what was lost before the range began: pages that give_zeros() has mapped for others.
 void find_zeros(Node& node) {
   std::ifstream maps("/proc/self/maps");
+  if (!maps) {
+    throw Error(std::string("leat: cannot open /proc/self/maps, which tells what was lost: ") +
+                std::strerror(errno));
+  }
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
@@ -198,7 +207,9 @@ GuardedRange::GuardedRange(Node* node) noexcept : node_(node) {}
 
 GuardedRange::GuardedRange(const std::byte* data, std::size_t size, bool is_new)
     : GuardedRange(new_range(data, size)) {
-  if (!is_new && given_zeros.load() != 0) find_zeros(*node_);
+  const bool is_near =
+      node_->begin.load() < zeros_behind.load() && ~node_->end.load() < zeros_before.load();
+  if (!is_new && is_near) find_zeros(*node_);
 }
 
 GuardedRange::~GuardedRange() {

@@ -32,8 +32,8 @@ namespace leat::feeder {
 class GuardedRange {
  public:
   /// `is_new`: nobody else can have read the memory, as it has just been mapped. Else bytes that
-  /// were lost in earlier ranges are lost in this one, too: it takes longer if there are any in the
-  /// process. Throws leat::Error if the handler cannot be installed.
+  /// were lost in earlier ranges are lost in this one, too: it takes longer if there are any near
+  /// it. Throws leat::Error if the handler cannot be installed, or /proc/self/maps not opened.
   [[nodiscard]] GuardedRange(const std::byte* data, std::size_t size, bool is_new = false);
   ~GuardedRange();
   GuardedRange(const GuardedRange&) = delete;

@@ -122,7 +122,7 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
                          "it is " + std::to_string(height) + " x " + std::to_string(width) +
                              " pixels, declared are " + std::to_string(out_height) + " x " +
                              std::to_string(out_width),
-                         "declare another Fit than kExact, or resize the images beforehand");
+                         "declare another fit, or resize the images beforehand");
       }
       [[fallthrough]];
     case Fit::kStretch:

@@ -1,13 +1,16 @@
 #include "leat/feeder/sources/mapped_memory.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
 
 #include "leat/csp/base/page_size.h"
+#include "leat/csp/error.h"
 
 namespace leat::feeder {
 namespace {
@@ -30,6 +33,12 @@ void skip_maps_word(std::string_view& text) {
 
 FileMappings::FileMappings() {
   std::ifstream file("/proc/self/maps");
+  if (!file) {
+    throw Error(
+        std::string("leat: cannot open /proc/self/maps, which tells what memory is of files "
+                    "that may shrink: ") +
+        std::strerror(errno) + "; close files, raise the limit of open files, or mount /proc");
+  }
   const std::string all(std::istreambuf_iterator<char>(file), {});
   // 7f00a000-7f00c000 r--s 00000000 fe:01 1234    /data/table.arrow
   for (std::string_view rest = all; !rest.empty();) {

@@ -21,7 +21,7 @@ namespace leat::feeder {
 /// The mappings of files in this process, read once. For one thread.
 class FileMappings {
  public:
-  /// Reads /proc/self/maps. Without it, no memory is taken for mapped.
+  /// Reads /proc/self/maps. Throws leat::Error if it cannot be opened.
   FileMappings();
 
   /// Notes that these bytes will be read, and guards all of their mappings for as long as this

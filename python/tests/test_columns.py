@@ -126,6 +126,7 @@ class TestByHand:
             ({"shapes": {"x": ("a",)}}, TypeError, "tuples of ints such as"),
             ({"shapes": {"x": 2}}, TypeError, r"shapes has to be .* such as \(2,\), not 2"),
             ({"fill": {"x": 2**64 - 1}}, ValueError, "18446744073709551615, is no int32"),
+            ({"fill": {"x": -(2**63) - 1}}, TypeError, r"from -2\*\*63 to .* not -9223372036854775809"),
             ({"images": [leat.class_label("x")]}, TypeError, "any_image"),
             ({"rows": 1}, TypeError, "rows"),
         ],

@@ -112,10 +112,10 @@ ColumnsOptions options_of(Arguments& given) {
     } else if (std::uint64_t large = 0;
                PyIndex_Check(value.ptr()) != 0 && nb::try_cast(value, large)) {
       fill = large;
-    } else if (nb::try_cast(value, number)) {
+    } else if (PyIndex_Check(value.ptr()) == 0 && nb::try_cast(value, number)) {
       fill = number;
     } else {
-      given.bad_type("fill", "a dict of numbers", value);
+      given.bad_type("fill", "a dict of numbers, of which ints are from -2**63 to 2**64-1", value);
     }
   }
   std::vector<WebPart> images;

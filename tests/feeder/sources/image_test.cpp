@@ -160,7 +160,7 @@ TEST(Image, ExactIsTheImageAsItIsOrAnError) {
   const ImageOptions options{.height = kHeight, .width = kWidth, .fit = Fit::kExact};
   EXPECT_EQ(read(bytes, options), whole(bytes));
   expect_contains(error_of([&] { read(bytes, {.height = 240, .width = 317, .fit = Fit::kExact}); }),
-                  {"it is 241 x 317 pixels, declared are 240 x 317", "another Fit than kExact"});
+                  {"it is 241 x 317 pixels, declared are 240 x 317", "declare another fit"});
 }
 
 TEST(Image, MirroredAndPlanarAreTheSamePixelsElsewhere) {

@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/sources/mapped_memory.h"
 #include "tests/feeder/sources/idx_files.h"
 #include "tests/support/cold_file.h"
 
@@ -54,6 +56,18 @@ void expect_reads(const MappedFile& file, std::size_t offset, std::size_t count)
 std::string error_of_reading(const MappedFile& file, std::size_t offset, std::size_t count) {
   std::vector<std::byte> out(count);
   return error_of([&] { file.read(offset, out); });
+}
+
+// It could not be told apart from memory that stays.
+TEST(FileMappings, WithoutADescriptorTheyAreAnError) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string error = error_of([] { const FileMappings mappings; });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(error.find("cannot open /proc/self/maps"), std::string::npos) << error;
 }
 
 TEST(MappedFile, IsTheBytesOfTheFile) {
