@@ -22,7 +22,7 @@ std::vector<Lane> lanes_of(const Device& device, const Span& window) {
     const Span at{std::max(op.begin, window.begin), std::min(op.end, window.end)};
     if (at.end <= window.begin || (at.end == at.begin && op.begin < window.begin)) continue;
     const Time length = at.end - at.begin;
-    time[op.stream] += length;
+    add_within(time[op.stream], length);
     by_stream[op.stream].push_back({.begin = at.begin,
                                     .end = at.end,
                                     .busy = length,
@@ -113,14 +113,14 @@ std::vector<Segment> merged(const std::vector<Segment>& segments, Time column) {
       continue;
     }
     Segment& to = found.back();
-    times[next.what] += next.busy;
+    add_within(times[next.what], next.busy);
     if (times[next.what] > times[to.what]) to.what = next.what;
     if (next.longest > to.longest) {
       to.longest = next.longest;
       to.name = next.name;
     }
     to.end = next.end;
-    to.busy += next.busy;
+    add_within(to.busy, next.busy);
     to.count += next.count;
   }
   return found;
