@@ -245,6 +245,29 @@ TEST(TraceFigures, StepsOutOfOrderOnTheDeviceAreThoseOfTheHost) {
   EXPECT_EQ(one.mean.length, 50);
 }
 
+TEST(TraceFigures, TheMeanStepIsOfTheMeasuredOnesAlone) {
+  Made made;
+  for (const int i : {0, 1, 3}) made.launched(i * 100 + 5, i * 100 + 10, i * 100 + 50);
+  for (int i = 0; i < 4; ++i)
+    made.range("ProfilerStep#" + std::to_string(i % 3), i * 100, i * 100 + 100);
+  const DeviceReport report = made.device({.steps = {.by_host = true, .only = {}}});
+  EXPECT_EQ(report.steps_in_mean, 3U) << "the third has no op";
+  EXPECT_EQ(report.mean.length, 300);
+  const DeviceReport zeros = made.device({.steps = {.by_host = true, .only = std::pair(0, 0)}});
+  EXPECT_EQ(zeros.mean.length, 200) << "numbers that come again are apart";
+  EXPECT_EQ(zeros.mean[Part::kCompute], 80);
+}
+
+TEST(TraceFigures, StepsOfADeviceAreOfTheThreadThatFeedsIt) {
+  Made made;
+  for (int i = 0; i < 3; ++i) {
+    made.launched(i * 100 + 5, i * 100 + 10, i * 100 + 50);
+    made.range("ProfilerStep#" + std::to_string(i), i * 100, i * 100 + 100);
+    made.range("ProfilerStep#" + std::to_string(i), i * 100 + 40, i * 100 + 140, {1, 2});
+  }
+  EXPECT_EQ(made.device().steps.measured, 3U);
+}
+
 TEST(TraceFigures, StepsAreRangesThatAreAskedForOrCounted) {
   const auto made = [](const char* format) {
     Made all;
@@ -265,7 +288,7 @@ TEST(TraceFigures, StepsAreRangesThatAreAskedForOrCounted) {
   fold.rules.step = std::regex("^fold [0-9]");
   EXPECT_EQ(made("PyTorch profiler").device(fold).steps.measured, 3U);
   fold.rules.step = std::regex("nothing");
-  EXPECT_EQ(made("Nsight Systems").device(fold).steps.measured, 0U);
+  EXPECT_THROW(static_cast<void>(made("Nsight Systems").device(fold)), std::invalid_argument);
 }
 
 TEST(TraceFigures, WithoutRangesStepsAreThePeriodOfTheKernels) {

@@ -63,7 +63,7 @@ for step in range(6):
             call = 100 * step + 10 * device + i
             at = 1000 * step + 10 + 100 * i + device
             events.append(host("cuda" + name, at, 5, "cuda_runtime", call))
-            events.append(op(name, at + 20, 30 + step, device, f"{i % 3}{bad[i]}", call))
+            events.append(op(("nccl" if i == 0 else "") + name, at + 20, (60 if device else 20) if i == 0 else 30 + step, device, f"{i % 3}{bad[i]}", call))
     events.append(op("Memcpy HtoD (Pageable -> Device)", 1000 * step + 5, 300, 0, "9", None, "gpu_memcpy"))
 write("hostile", events, distributedInfo={"rank": 3}, deviceProperties=[{"id": 0, "name": bad[0]}])
 
@@ -105,7 +105,7 @@ page hostile "$scratch/hostile.json"
 check hostile '
 first = data["traces"][0]["devices"][0]
 assert len(data["traces"][0]["devices"]) == 2 and len(first["steps"]) == 6 and data["straggler"], data
-assert any(one["name"] == "</script><b id=out>" for one in first["names"]), first["names"]
+assert any(one["name"] == "nccl</script><b id=out>" for one in first["names"]), first["names"]
 assert [one["which"] for one in first["timelines"]] == ["median", "worst"]
 for line in first["timelines"]:
     ops = sum(s[4] if len(s) > 4 else 1 for lane in line["lanes"] if not lane["is_idle"] for s in lane["segments"])

@@ -1,6 +1,7 @@
 // What leat-overlap trace says of Leat's own loops, in virtual time: the same as the loop's
 // measurement, and, of a loop whose copies and compute take turns, what a second slot gives.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -59,7 +60,8 @@ trace::LoopReport report_of(const Measurement& measurement) {
   const std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) /
       ("leat_trace_loops_" +
-       std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".json");
+       std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+       std::to_string(getpid()) + ".json");
   std::ofstream(file) << measurement.trace;
   const trace::TraceReport report = trace::analyze(trace::read_events(file, {}, false), {});
   std::filesystem::remove(file);

@@ -26,8 +26,6 @@ std::vector<NameTime> sorted_names(const Trace& trace, const std::vector<NameTim
   return found;
 }
 
-bool is_in(const Span& window, Time at) noexcept { return window.begin <= at && at < window.end; }
-
 // How many of these ops, which begin at one time, equal one before them.
 std::uint64_t equal_ones(std::vector<const Op*>& ops) {
   if (ops.size() < 2) return 0;
@@ -39,7 +37,6 @@ std::uint64_t equal_ones(std::vector<const Op*>& ops) {
 }
 
 void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
-  const Span& window = report.steps.window;
   std::map<std::pair<Kind, Memory>, Copies> copies;
   std::vector<NameTime> names(trace.names.size());
   std::vector<const Op*> together;  // ops that begin at one time
@@ -51,7 +48,7 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     ++stream.ops;
     add_within(stream.of[static_cast<std::size_t>(op.kind)], length);
     report.graphs += op.is_graph ? 1U : 0U;
-    if (is_in(window, op.begin)) {
+    if (report.steps.time.has(op.begin)) {
       ++names[op.name].count;
       add_within(names[op.name].time, length);
     }
@@ -99,7 +96,7 @@ std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& r
     Time time = 0;
     for (const Op& op : device.ops) {
       if (op.kind != direction || op.memory != Memory::kPageable || op.bytes < kLarge ||
-          !is_in(report.steps.window, op.begin))
+          !report.steps.time.has(op.begin))
         continue;
       bytes += op.bytes;
       add_within(time, op.end - op.begin);
@@ -147,12 +144,11 @@ DeviceReport report_of(const Trace& trace, const Host& host, const Device& devic
   for (const Step& step : report.steps.all) {
     report.of_steps.push_back(step.is_empty ? Figures{} : figures(of, idle_time, step.device));
   }
-  report.mean = figures(of, idle_time, report.steps.window);
+  report.mean = figures(of, idle_time, report.steps.time);
   report.steps_in_mean = std::max<std::uint64_t>(report.steps.measured, 1);
   std::vector<NameTime> calls(trace.names.size());
   for (const Host::Piece& piece : idle_time.calls) {
-    const Time length = std::min(piece.at.end, report.steps.window.end) -
-                        std::max(piece.at.begin, report.steps.window.begin);
+    const Time length = report.steps.time.within(piece.at);
     if (length <= 0) continue;
     ++calls[piece.name].count;
     calls[piece.name].time += length;
@@ -270,6 +266,8 @@ std::optional<Straggler> straggler(const std::vector<TraceReport>& traces) {
   std::optional<Straggler> found;
   double most = -1;
   double sum = 0;
+  double comm = 0;      // of all
+  double own_comm = 0;  // of the one found
   std::size_t ranks = 0;
   for (std::size_t t = 0; t < traces.size(); ++t) {
     for (std::size_t d = 0; d < traces[t].devices.size(); ++d) {
@@ -278,14 +276,21 @@ std::optional<Straggler> straggler(const std::vector<TraceReport>& traces) {
                          static_cast<double>(device.steps_in_mean);
       ++ranks;
       sum += own;
+      const double of_step =
+          static_cast<double>(device.mean[Part::kComm]) / static_cast<double>(device.steps_in_mean);
+      comm += of_step;
       if (own <= most) continue;
       most = own;
+      own_comm = of_step;
       found = Straggler{.trace = t, .device = d};
     }
   }
   if (ranks < 2) return std::nullopt;
-  found->others_wait =
-      static_cast<Time>(std::llround(most - (sum - most) / static_cast<double>(ranks - 1)));
+  // They wait within communication, and no longer than it takes.
+  const auto others = static_cast<double>(ranks - 1);
+  found->others_wait = static_cast<Time>(
+      std::llround(std::min(most - (sum - most) / others, (comm - own_comm) / others)));
+  if (found->others_wait <= 0) return std::nullopt;
   return found;
 }
 

@@ -127,7 +127,7 @@ struct Straggler {
   std::size_t device = 0;
   Time others_wait = 0;  ///< mean, in a step: their Tstep - |comm| is less by that
 };
-/// Returns the rank with the largest Tstep - |comm|; std::nullopt if there is only one rank.
+/// Returns the rank with the largest Tstep - |comm|; std::nullopt if no other waits for it.
 [[nodiscard]] std::optional<Straggler> straggler(const std::vector<TraceReport>& traces);
 
 }  // namespace overlap::trace

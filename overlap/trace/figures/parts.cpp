@@ -215,4 +215,15 @@ Figures figures(const Busy& busy, const Idle& idle, const Span& window) {
   return found;
 }
 
+Figures figures(const Busy& busy, const Idle& idle, const Cover& windows) {
+  Figures sum;
+  for (const Span& window : windows.spans()) {
+    const Figures one = figures(busy, idle, window);
+    sum.length += one.length;
+    for (std::size_t i = 0; i < kParts; ++i) sum.of[i] += one.of[i];
+    for (std::size_t i = 0; i < kCauses; ++i) sum.idle[i] += one.idle[i];
+  }
+  return sum;
+}
+
 }  // namespace overlap::trace

@@ -117,5 +117,7 @@ struct Figures {
   [[nodiscard]] double oe() const noexcept;
 };
 [[nodiscard]] Figures figures(const Busy& busy, const Idle& idle, const Span& window);
+/// The sum of those of several windows.
+[[nodiscard]] Figures figures(const Busy& busy, const Idle& idle, const Cover& windows);
 
 }  // namespace overlap::trace

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string_view>
 
 namespace overlap::trace {
@@ -29,14 +31,14 @@ std::optional<std::int64_t> number_in(std::string_view name) {
   return begin == end ? std::nullopt : number_at(name, begin);
 }
 
-// "train step 12" begins with "train step "; "": no word for a step is before a number.
-std::string_view counted(std::string_view name) {
+// "epoch 3 step 12" becomes "epoch # step "; "": no word for a step is before a number.
+std::string counted(std::string_view name) {
   const std::string_view text = name.substr(0, 256);
   for (std::size_t digits = 0; digits < text.size(); ++digits) {
     if (!is_digit(text[digits]) || (digits > 0 && is_digit(text[digits - 1]))) continue;
     std::size_t word_end = digits;
     while (word_end > 0 &&
-           std::string_view(" _#:=-").find(text[word_end - 1]) != std::string_view::npos)
+           std::string_view(" _#:=-.[(").find(text[word_end - 1]) != std::string_view::npos)
       --word_end;
     std::string word;
     for (std::size_t at = word_end; at > 0; --at) {
@@ -45,7 +47,13 @@ std::string_view counted(std::string_view name) {
       word.insert(word.begin(), static_cast<char>(c | 0x20));
     }
     for (const std::string_view of : {"step", "iteration", "iter", "batch"}) {
-      if (word.ends_with(of)) return text.substr(0, digits);
+      if (!word.ends_with(of)) continue;
+      std::string before;
+      for (const char c : text.substr(0, digits)) {
+        if (!is_digit(c)) before += c;
+        if (is_digit(c) && !before.ends_with('#')) before += '#';
+      }
+      return before;
     }
   }
   return {};
@@ -56,11 +64,14 @@ struct Candidates {
   std::string found_by;
 };
 
-// The ranges that are steps, of processes that launched the device's ops.
+// The ranges that are steps, of threads that launched the device's ops; else, of their processes.
 Candidates candidates(const Trace& trace, const Device& device, const Rules& rules) {
   std::set<std::uint64_t> processes;
+  std::set<std::uint32_t> threads;
   for (const Op& op : device.ops) {
-    if (op.call != kNone) processes.insert(trace.threads[trace.calls[op.call].thread].process);
+    if (op.call == kNone) continue;
+    threads.insert(trace.calls[op.call].thread);
+    processes.insert(trace.threads[trace.calls[op.call].thread].process);
   }
   const auto is_own = [&](const Range& range) {
     return processes.empty() || processes.contains(trace.threads[range.thread].process);
@@ -72,15 +83,23 @@ Candidates candidates(const Trace& trace, const Device& device, const Rules& rul
       if (!is_own(range)) continue;
       if (known[range.name] < 0)
         known[range.name] = is_step(std::string_view(trace.names[range.name])) ? 1 : 0;
-      if (known[range.name] == 0) continue;
-      const bool is_double = !found.empty() && found.back().begin == range.begin;
-      if (!is_double) found.push_back(range);
+      if (known[range.name] == 1) found.push_back(range);
     }
+    // A process may feed several devices, each by a thread with steps of its own.
+    const auto launches = [&](const Range& range) { return threads.contains(range.thread); };
+    if (std::ranges::any_of(found, launches)) std::erase_if(found, std::not_fn(launches));
+    const auto begin_together = [](const Range& a, const Range& b) { return a.begin == b.begin; };
+    found.erase(std::unique(found.begin(), found.end(), begin_together), found.end());
     return found;
   };
   if (rules.step) {
-    return {those([&](std::string_view name) { return finds(*rules.step, name); }),
-            "ranges that --step names"};
+    std::vector<Range> named =
+        those([&](std::string_view name) { return finds(*rules.step, name); });
+    if (!named.empty()) return {std::move(named), "ranges that --step names"};
+    throw std::invalid_argument(
+        "--step: no range of device " + std::to_string(device.number) + " has such a name" +
+        (trace.ranges.empty() ? "; the trace has none"
+                              : "; the first one is \"" + trace.names[trace.ranges[0].name] + '"'));
   }
   constexpr std::string_view kProfiler = "ProfilerStep#";
   std::vector<Range> found = those([&](std::string_view name) {
@@ -91,18 +110,18 @@ Candidates candidates(const Trace& trace, const Device& device, const Rules& rul
   // Of NVTX names that are numbered alike, those of which there are most. (The profiler's own
   // annotations say "step" of much else.)
   if (trace.format != "Nsight Systems") return {};
-  std::map<std::string_view, std::set<std::uint32_t>> alike;
+  std::map<std::string, std::set<std::uint32_t>> alike;
   for (const Range& range : trace.ranges) {
-    const std::string_view of = is_own(range) ? counted(trace.names[range.name]) : "";
+    const std::string of = is_own(range) ? counted(trace.names[range.name]) : "";
     if (!of.empty()) alike[of].insert(range.name);
   }
-  std::string_view best;
+  std::string best;
   for (const auto& [of, names] : alike) {
     if (names.size() >= 3 && (best.empty() || names.size() > alike[best].size())) best = of;
   }
   if (best.empty()) return {};
   return {those([&](std::string_view name) { return counted(name) == best; }),
-          "ranges \"" + std::string(best) + "N\""};
+          "ranges \"" + best + "N\""};
 }
 
 Span all_of(const Device& device) {
@@ -201,6 +220,7 @@ void by_period(const Trace& trace, const Device& device, Steps& steps) {
 std::size_t period_of(const std::vector<std::uint32_t>& values) {
   constexpr std::size_t kBlock = 4096;
   const std::size_t count = values.size();
+  std::uint64_t left = std::uint64_t{1} << 33;
   std::size_t worst = 0;  // the block where most differed at the lag before: it is looked at first
   for (std::size_t lag = 1; 3 * lag <= count; ++lag) {
     const std::size_t pairs = count - lag;
@@ -217,12 +237,14 @@ std::size_t period_of(const std::vector<std::uint32_t>& values) {
       for (std::size_t i = block * kBlock; i < end; ++i)
         here += values[i] != values[i + lag] ? 1U : 0U;
       differ += here;
+      left -= std::min<std::uint64_t>(left, kBlock);
       if (here > most) {
         most = here;
         worst = block;
       }
     }
     if (differ <= allowed) return lag;
+    if (left == 0) return 0;
   }
   return 0;
 }
@@ -237,12 +259,6 @@ Steps find_steps(const Trace& trace, const Device& device, const Rules& rules,
   } else if (!rules.step) {
     by_period(trace, device, steps);
   }
-  if (options.only) {
-    std::erase_if(steps.all, [&](const Step& step) {
-      return !step.number || *step.number < options.only->first ||
-             *step.number > options.only->second;
-    });
-  }
   std::vector<Step*> there;
   for (Step& step : steps.all) {
     if (!step.is_empty) there.push_back(&step);
@@ -250,26 +266,34 @@ Steps find_steps(const Trace& trace, const Device& device, const Rules& rules,
   for (const Op& op : device.ops) {
     const auto behind = std::ranges::upper_bound(
         there, op.begin, {}, [](const Step* step) { return step->device.begin; });
-    if (behind != there.begin() && op.begin < (*(behind - 1))->device.end) ++(*(behind - 1))->ops;
+    const bool is_in = behind != there.begin() && op.begin < (*(behind - 1))->device.end;
+    ++(is_in ? (*(behind - 1))->ops : steps.ops_outside);
   }
-  steps.window = all_of(device);
-  Span measured{std::numeric_limits<Time>::max(), 0};
+  const std::size_t found = steps.all.size();
+  if (options.only) {
+    std::erase_if(steps.all, [&](const Step& step) {
+      return !step.number || *step.number < options.only->first ||
+             *step.number > options.only->second;
+    });
+    if (steps.all.empty()) {
+      throw std::invalid_argument("--steps: none of the " + std::to_string(found) +
+                                  " steps of device " + std::to_string(device.number) +
+                                  " has such a number");
+    }
+  }
   for (Step& step : steps.all) {
     step.is_empty = step.is_empty || step.ops == 0;
     if (step.is_empty) continue;
     ++steps.measured;
-    measured = {std::min(measured.begin, step.device.begin),
-                std::max(measured.end, step.device.end)};
+    steps.time.add(step.device);
   }
-  if (steps.measured == 0) {
-    steps.found_by = steps.all.empty()
-                         ? "none found: the whole span counts as one"
-                         : steps.found_by + ", all without ops: the whole span counts as one";
-    return steps;
-  }
-  steps.window = measured;
-  for (const Op& op : device.ops)
-    steps.ops_outside += op.begin < measured.begin || op.begin >= measured.end ? 1U : 0U;
+  if (steps.measured > 0) return steps;
+  steps.found_by = steps.all.empty()
+                       ? "none found: the whole span counts as one"
+                       : steps.found_by + ", all without ops: the whole span counts as one";
+  steps.time = {};
+  steps.time.add(all_of(device));
+  steps.ops_outside = 0;
   return steps;
 }
 

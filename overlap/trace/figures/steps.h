@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/overlap/trace/figures/cover.h"
 #include "leat/overlap/trace/model.h"
 
 namespace overlap::trace {
@@ -32,10 +33,10 @@ struct StepOptions {
 struct Steps {
   std::string found_by;  ///< "ranges ProfilerStep#N, ...", for people
   bool is_by_host = false;
-  std::vector<Step> all;          ///< ascending
-  std::uint64_t measured = 0;     ///< of them, not empty
-  Span window;                    ///< from the first measured one to the last; else that of all ops
-  std::uint64_t ops_outside = 0;  ///< that begin outside the window
+  std::vector<Step> all;       ///< ascending
+  std::uint64_t measured = 0;  ///< of them, not empty
+  Cover time;  ///< that of these; else of all ops, from the first begin to the last end
+  std::uint64_t ops_outside = 0;  ///< that begin in no step
   /// Mean time by which the host is ahead: from a range's begin to that of its first kernel.
   std::optional<Time> lead;
 };

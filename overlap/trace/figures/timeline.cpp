@@ -141,7 +141,7 @@ std::vector<Timeline> timelines(const Trace& trace, const Device& device, const 
     made.back().step = name;
   };
   if (by_length.empty()) {
-    add("whole", "", steps.window);
+    add("whole", "", steps.time.spans().empty() ? Span{} : steps.time.spans()[0]);
     return made;
   }
   const Step* const median = by_length[by_length.size() / 2];

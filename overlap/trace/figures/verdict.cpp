@@ -73,11 +73,30 @@ double link_of(std::string_view device) noexcept {
   constexpr double k5 = 63e9;
   constexpr double kC2c = 450e9;
   constexpr std::array<std::pair<std::string_view, double>, 24> kLinks = {{
-      {"GH200", kC2c}, {"GB200", kC2c}, {"GB300", kC2c}, {"B200", k5},   {"B300", k5},
-      {"H100", k5},    {"H200", k5},    {"H800", k5},    {"H20", k5},    {"A100", k4},
-      {"A800", k4},    {"A10", k4},     {"A30", k4},     {"A40", k4},    {"L40", k4},
-      {"L4", k4},      {"RTX 50", k5},  {"RTX 40", k4},  {"RTX 30", k4}, {"RTX A", k4},
-      {"V100", k3},    {"P100", k3},    {"T4", k3},      {"MI250", k4},
+      {"GH200", kC2c},
+      {"GB200", kC2c},
+      {"GB300", kC2c},
+      {"B200", k5},
+      {"B300", k5},
+      {"H100", k5},
+      {"H200", k5},
+      {"H800", k5},
+      {"H20", k5},
+      {"A100", k4},
+      {"A800", k4},
+      {"A10", k4},
+      {"A30", k4},
+      {"A40", k4},
+      {"L40", k4},
+      {"L4", k4},
+      {"GeForce RTX 50", k5},
+      {"GeForce RTX 40", k4},
+      {"GeForce RTX 30", k4},
+      {"RTX A", k4},
+      {"V100", k3},
+      {"P100", k3},
+      {"T4", k3},
+      {"MI250", k4},
   }};
   for (const auto& [name, link] : kLinks) {
     if (device.find(name) != std::string_view::npos) return link;
