@@ -11,7 +11,7 @@
 #include "leat/overlap/measure.h"
 #include "leat/overlap/shape.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 names it
 class App;
 }  // namespace CLI
 

@@ -43,9 +43,9 @@ std::optional<std::regex> pattern(const char* option, const std::string& text) {
 // "1009-1013", "7".
 std::optional<std::pair<std::int64_t, std::int64_t>> numbers(const std::string& text) {
   if (text.empty()) return std::nullopt;
-  static const std::regex kForm("([0-9]{1,18})(?:-([0-9]{1,18}))?");
+  static const std::regex form("([0-9]{1,18})(?:-([0-9]{1,18}))?");
   std::smatch found;
-  if (!std::regex_match(text, found, kForm)) {
+  if (!std::regex_match(text, found, form)) {
     throw std::invalid_argument("--steps: \"" + text +
                                 "\" is no range of numbers, such as 1009-1013");
   }
@@ -130,7 +130,7 @@ bool Command::is_asked() const { return given_->app != nullptr && given_->app->p
 
 namespace {
 
-double link_rate(std::string text) {
+double link_rate(const std::string& text) {
   const std::map<std::string, double> units = {{"B/s", 1},      {"kB/s", 1e3},    {"KB/s", 1e3},
                                                {"KiB/s", 1024}, {"MB/s", 1e6},    {"MiB/s", 0x1p20},
                                                {"GB/s", 1e9},   {"GiB/s", 0x1p30}};

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 names it
 class App;
 }  // namespace CLI
 

@@ -47,7 +47,7 @@ std::string global(std::int64_t process, std::int64_t thread = 0) {
 
 class Nsight : public testing::Test {
  protected:
-  [[nodiscard]] std::filesystem::path file() const { return folder_.path() / name_; }
+  [[nodiscard]] std::filesystem::path file() const { return folder_.path() / database_name; }
 
   void write(const std::string& sql) const {
     sqlite3* database = nullptr;
@@ -68,7 +68,7 @@ class Nsight : public testing::Test {
     expect_throws<Unreadable>([&] { static_cast<void>(read()); }, {file().string()});
   }
 
-  std::string name_ = "trace.sqlite";
+  std::string database_name = "trace.sqlite";
 
  private:
   leat::support::TemporaryDirectory folder_;
@@ -354,7 +354,7 @@ TEST_F(Nsight, AFileThatIsMissingIsAnError) {
 }
 
 TEST_F(Nsight, APathMayHaveCharactersOfAUri) {
-  name_ = "a?mode=rwc#b%41 \xc3\xa9.sqlite";
+  database_name = "a?mode=rwc#b%41 \xc3\xa9.sqlite";
   write(std::string(kKernels) +
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 0, 7, 0, 0, 1, 1)");
   EXPECT_TRUE(is_sqlite(file()));

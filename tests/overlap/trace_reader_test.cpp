@@ -52,7 +52,7 @@ std::string kernel(const std::string& ts, const std::string& dur, const std::str
 class TraceReader : public testing::Test {
  protected:
   std::filesystem::path write(const std::string& bytes) {
-    const std::filesystem::path file = folder_.path() / "trace.json";
+    std::filesystem::path file = folder_.path() / "trace.json";
     std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
     return file;
   }

@@ -116,11 +116,11 @@ Host::Host(const Trace& trace, const Rules& rules) : threads_(trace.threads.size
 }
 
 const Cover& Host::data(std::uint64_t process) const {
-  static const Cover kNever;
+  static const Cover never;
   for (const auto& [of, cover] : data_) {
     if (of == process) return cover;
   }
-  return kNever;
+  return never;
 }
 
 Idle idle(const Trace& trace, const Host& host, const Device& device, const Cover& busy,

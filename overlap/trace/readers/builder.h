@@ -21,6 +21,7 @@ class Builder {
   struct Correlation {
     std::uint64_t process = 0;
     std::uint64_t number = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 finds a 0 in what the compiler writes
     [[nodiscard]] auto operator<=>(const Correlation&) const = default;
   };
 

@@ -48,8 +48,8 @@ class JsonBytes {
     using iterator_category = std::input_iterator_tag;
     using value_type = char;
     using difference_type = std::ptrdiff_t;
-    using pointer = const char*;
-    using reference = char;
+    using pointer = const char*;  // NOLINT(readability-identifier-naming): of an iterator
+    using reference = char;       // NOLINT(readability-identifier-naming): likewise
 
     Cursor() = default;
     explicit Cursor(JsonBytes& of) : of_(&of) {}

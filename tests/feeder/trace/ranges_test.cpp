@@ -76,15 +76,15 @@ class ProfilerRanges : public testing::Test {
     ASSERT_NE(profiler_ranges(), nullptr);
     void* const library = dlopen(recorder.c_str(), RTLD_NOW | RTLD_NOLOAD);
     ASSERT_NE(library, nullptr);
-    ranges_of_ = reinterpret_cast<RecordedRanges*>(dlsym(library, "leat_recorded"));
-    ASSERT_NE(ranges_of_, nullptr);
+    ranges_of = reinterpret_cast<RecordedRanges*>(dlsym(library, "leat_recorded"));
+    ASSERT_NE(ranges_of, nullptr);
     body();
   }
 
   // In the order in which they began.
   static std::vector<RecordedRange> ranges() {
     std::vector<RecordedRange> all(1000);
-    const std::size_t count = ranges_of_(all.data(), all.size());
+    const std::size_t count = ranges_of(all.data(), all.size());
     EXPECT_LE(count, all.size()) << "a range was ended that was not open, or there are too many";
     all.resize(std::min(count, all.size()));
     return all;
@@ -113,7 +113,7 @@ class ProfilerRanges : public testing::Test {
   }
 
  private:
-  inline static RecordedRanges* ranges_of_ = nullptr;
+  inline static RecordedRanges* ranges_of = nullptr;
 };
 
 TEST_F(ProfilerRanges, EachBatchIsReadThenCopiedThenAStep) {

@@ -45,6 +45,7 @@ __attribute__((visibility("default"))) std::size_t leat_recorded(RecordedRange* 
 }
 
 // NVTX calls it once. Returns whether this is a profiler.
+// NOLINTNEXTLINE(readability-identifier-naming)
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     NvtxGetExportTableFunc_t tables) {
   const auto* const callbacks =
