@@ -73,7 +73,7 @@ void write(const std::string& file, const std::string& text) {
 }  // namespace
 
 struct Command::Arguments {
-  CLI::App* app = nullptr;
+  bool is_asked = false;
   std::vector<std::string> files;
   std::string step;
   std::string steps;
@@ -95,13 +95,14 @@ Command::~Command() = default;
 
 void Command::declare(CLI::App& app) {
   Arguments& to = *given_;
-  to.app = app.add_subcommand(
+  CLI::App& trace = *app.add_subcommand(
       "trace",
       "Tells where the time of a GPU program's steps goes, by its trace: of the PyTorch profiler\n"
       "(.json, .json.gz), of Nsight Systems (.sqlite), or of Leat");
+  trace.parse_complete_callback([&to] { to.is_asked = true; });
   const auto add = [&](const char* name, const char* type, auto& into,
                        const char* help) -> CLI::Option& {
-    return *to.app->add_option(name, into, help)->type_name(type);
+    return *trace.add_option(name, into, help)->type_name(type);
   };
   add("files", "FILE", to.files, "traces; several are ranks of one program").required();
   add("--step", "RE", to.step,
@@ -118,7 +119,7 @@ void Command::declare(CLI::App& app) {
   add("--fail-if", "CONDITION", to.fail_if,
       "exit with 1 if it holds for the mean step: oe<0.9, idle.host_ns>5ms; may be repeated")
       .allow_extra_args(false);
-  to.app->add_flag("--partial", to.partial,
+  trace.add_flag("--partial", to.partial,
                    "of a damaged file, report what comes before the damage");
   add("--html", "FILE", to.html, "write a report for a browser");
   add("--json", "FILE", to.json,
@@ -126,7 +127,7 @@ void Command::declare(CLI::App& app) {
   add("--csv", "FILE", to.csv, "write a row for each step");
 }
 
-bool Command::is_asked() const { return given_->app != nullptr && given_->app->parsed(); }
+bool Command::is_asked() const { return given_->is_asked; }
 
 namespace {
 
