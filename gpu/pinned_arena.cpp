@@ -28,7 +28,6 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes, PageSharing sh
   };
   if (sharing == PageSharing::kSharedUnpinned) {
     map(unpinned_);
-    buffer_.emplace(device_, 1);  // its end waits for the work on the pages
     data_ = unpinned_->data();
     capacity_ = bytes;
     fallback_reason_ = "it was asked for unpinned";
@@ -58,9 +57,10 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes, PageSharing sh
 }
 
 PinnedArena::~PinnedArena() {
-  if (!pages_) return;
+  if (buffer_) return;
   Backend& backend = *device_.backend();
-  if (backend.unpin_pages(*std::move(pages_))) {
+  const bool are_pinned = pages_.has_value();
+  if (backend.free_pages(*std::move(are_pinned ? pages_ : unpinned_), are_pinned) && are_pinned) {
     backend.account(MemorySpace::kPinned).release(capacity_);
   }
 }

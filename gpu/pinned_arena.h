@@ -73,8 +73,8 @@ class PinnedArena {
 
   const Device device_;
   std::optional<PageMapping> pages_;     // that are pinned
-  std::optional<PageMapping> unpinned_;  // with buffer_, in a shared arena
-  std::optional<PinnedBuffer> buffer_;   // in their place
+  std::optional<PageMapping> unpinned_;  // of a shared arena
+  std::optional<PinnedBuffer> buffer_;   // that the device copies in their place
   std::string fallback_reason_;
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;

@@ -158,10 +158,10 @@ class Backend : public std::enable_shared_from_this<Backend> {
   /// Pins pages. If it throws, no page is pinned; if it could not undo what it had begun,
   /// it has abandoned the pages.
   virtual void pin_pages(PageMapping& pages) = 0;
-  /// Unpins and unmaps pages once the work queued on streams that this backend created has run;
-  /// work elsewhere must have run before. Returns false as free_device(void*) does, and has then
-  /// abandoned the pages.
-  [[nodiscard]] virtual bool unpin_pages(PageMapping pages) noexcept = 0;
+  /// Unpins pages if they `are_pinned`, and unmaps them, once the work queued on streams that this
+  /// backend created has run; work elsewhere must have run before. Returns false as
+  /// free_device(void*) does, and has then abandoned the pages.
+  [[nodiscard]] virtual bool free_pages(PageMapping pages, bool are_pinned) noexcept = 0;
 
   /// Enqueues a copy. The ranges must not overlap. Zero bytes is no operation.
   virtual void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,

@@ -277,8 +277,9 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
-  [[nodiscard]] bool unpin_pages(PageMapping pages) noexcept override {
-    const bool gone = streams_.sync_all() && unregister(pages.data(), pages.size());
+  [[nodiscard]] bool free_pages(PageMapping pages, bool are_pinned) noexcept override {
+    const bool gone =
+        streams_.sync_all() && (!are_pinned || unregister(pages.data(), pages.size()));
     // The device may still reach the pages, so the kernel must not reuse them.
     if (!gone) pages.abandon();
     return gone;

@@ -244,7 +244,7 @@ class HostBackend final : public Backend {
                    [&](const auto& block) { return retain_everywhere(block); });
   }
   void pin_pages(PageMapping& /*pages*/) override {}
-  [[nodiscard]] bool unpin_pages(PageMapping pages) noexcept override {
+  [[nodiscard]] bool free_pages(PageMapping pages, bool /*are_pinned*/) noexcept override {
     try {
       auto shared = std::make_shared<PageMapping>(std::move(pages));
       const bool gone = retain_everywhere(shared);

@@ -85,8 +85,8 @@ class FarBackend final : public gpu::Backend {
     return host_->free_pinned(memory);
   }
   void pin_pages(gpu::PageMapping& pages) override { host_->pin_pages(pages); }
-  [[nodiscard]] bool unpin_pages(gpu::PageMapping pages) noexcept override {
-    return host_->unpin_pages(std::move(pages));
+  [[nodiscard]] bool free_pages(gpu::PageMapping pages, bool are_pinned) noexcept override {
+    return host_->free_pages(std::move(pages), are_pinned);
   }
   void copy_async(gpu::StreamHandle stream, void* to, const void* from, std::size_t bytes,
                   gpu::CopyDirection direction) override {

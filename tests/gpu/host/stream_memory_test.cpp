@@ -2,6 +2,7 @@
 // that wait for it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/host_model.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
@@ -65,6 +67,23 @@ TEST(HostStream, TheDevicesLastHandleMayGoWithAKernelsClosureInARun) {
 }
 
 constexpr std::byte kPoison{0xA5};
+
+TEST(HostStream, WorkQueuedKeepsPagesThatAreNotPinned) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const std::vector<std::byte> bytes = random_bytes(100'003, 43);
+  const DeviceBuffer there(device, bytes.size());
+  std::optional<PinnedArena> arena(std::in_place, device, bytes.size(),
+                                   PageSharing::kSharedUnpinned);
+  const PinnedSpan from = arena->take(bytes.size());
+  std::ranges::copy(bytes, from.bytes().begin());
+  const Gate gate(stream);
+  copy_async(stream, there.span(), from);
+  arena.reset();
+  gate.open();
+  stream.sync();
+  expect_bytes({there.span().data(), bytes.size()}, bytes);
+}
 
 TEST(HostStream, FreeingWaitsForNothingAndWorkQueuedKeepsItsMemory) {
   const Device device = open("host");
