@@ -7,6 +7,7 @@
 #include <exception>
 #include <fstream>
 #include <map>
+#include <new>
 #include <optional>
 #include <regex>
 #include <stdexcept>
@@ -150,9 +151,13 @@ double link_rate(const std::string& text) {
 }
 
 TraceReport report_of(const std::string& file, const AnalysisOptions& options, bool partial) {
-  return analyze(is_sqlite(file) ? read_nsight(file, options.rules)
-                                 : read_events(file, options.rules, partial),
-                 options);
+  try {
+    return analyze(is_sqlite(file) ? read_nsight(file, options.rules)
+                                   : read_events(file, options.rules, partial),
+                   options);
+  } catch (const std::bad_alloc&) {
+    throw Unreadable(file + ": not enough memory for its events; record fewer steps");
+  }
 }
 
 }  // namespace

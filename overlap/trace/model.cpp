@@ -36,6 +36,12 @@ std::uint32_t Names::add(std::string_view text) {
   return number;
 }
 
+Span Device::all() const noexcept {
+  Span all{ops.front().begin, ops.front().end};
+  for (const Op& op : ops) all.end = std::max(all.end, op.end);
+  return all;
+}
+
 bool finds(const std::regex& pattern, std::string_view text) {
   text = text.substr(0, kMatched);
   return std::regex_search(text.begin(), text.end(), pattern);

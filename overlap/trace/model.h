@@ -106,6 +106,9 @@ struct Device {
   std::string name;                  ///< "NVIDIA A100"; "": not told
   std::vector<std::string> streams;  ///< as the trace names them
   std::vector<Op> ops;               ///< by begin
+
+  /// From the first op's begin to the last end. There are some.
+  [[nodiscard]] Span all() const noexcept;
 };
 
 /// What a batch of a Leat loop went through (cat "leat").

@@ -124,8 +124,11 @@ check streams 'assert len(data["traces"][0]["devices"]) == 64'
 
 "$program" --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --trace "$scratch/loop.json" >/dev/null 2>&1 || fail "no loop"
 page loop "$scratch/loop.json"
-check loop 'assert data["traces"][0]["loops"][0]["mean"]["oe"] > 0'
-shows loop 'a Leat loop'
+check loop '
+loop = data["traces"][0]["devices"][0]
+assert loop["mean"]["oe"] > 0 and loop["mean"]["t_x_ns"] == 3000000 and len(loop["steps"]) == loop["steps_measured"], loop
+assert [lane["name"] for lane in loop["timelines"][0]["lanes"]] == ["stream uses", "stream copies", "idle"], loop["timelines"]'
+shows loop 'of the shorter of Tx and Tc'
 
 if ((failures)); then
   echo "$failures failed"

@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/clock.h"
@@ -19,6 +21,7 @@
 #include "leat/overlap/measure.h"
 #include "leat/overlap/shape.h"
 #include "leat/overlap/trace/figures/analysis.h"
+#include "leat/overlap/trace/readers/bytes.h"
 #include "leat/overlap/trace/readers/events.h"
 #include "tests/support/run.h"
 
@@ -56,23 +59,31 @@ Measurement measured(const Shape& shape) {
 }
 
 // As a user has it: by way of a file.
-trace::LoopReport report_of(const Measurement& measurement) {
+trace::DeviceReport report_of(const Measurement& measurement,
+                              const trace::AnalysisOptions& options = {}) {
   const std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) /
       ("leat_trace_loops_" +
        std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
        std::to_string(getpid()) + ".json");
   std::ofstream(file) << measurement.trace;
-  const trace::TraceReport report = trace::analyze(trace::read_events(file, {}, false), {});
+  const trace::TraceReport report = trace::analyze(trace::read_events(file, {}, false), options);
   std::filesystem::remove(file);
   EXPECT_EQ(report.format, "Leat");
-  EXPECT_EQ(report.loops.size(), 1U);
-  return report.loops.at(0);
+  EXPECT_EQ(report.devices.size(), 1U);
+  EXPECT_TRUE(report.devices.at(0).loop.has_value());
+  return report.devices.at(0);
 }
 
-double best(const trace::LoopReport& loop, const char* change) {
+double of_step(const trace::DeviceReport& loop, trace::Time time) {
+  return static_cast<double>(time) / static_cast<double>(loop.steps_in_mean);
+}
+
+double best(const trace::DeviceReport& loop, const char* change) {
   const auto found = std::ranges::find(loop.what_if, change, &trace::WhatIf::change);
-  return found == loop.what_if.end() || !found->best ? -1 : static_cast<double>(*found->best);
+  return found == loop.what_if.end() || !found->best
+             ? -1
+             : of_step(loop, *found->best);
 }
 
 double nanoseconds(double seconds) { return seconds * 1e9; }
@@ -88,41 +99,70 @@ TEST(TraceOfLeat, SaysWhatTheMeasurementSays) {
     shape.pinned_slots =
         std::array<std::size_t, 3>{0, 2, 3}.at(static_cast<std::size_t>(any(0, 2)));
     const Measurement expected = measured(shape);
-    const trace::LoopReport loop = report_of(expected);
+    const trace::DeviceReport loop = report_of(expected);
     SCOPED_TRACE(testing::Message()
                  << "Tread " << shape.t_read.count() << ", Tx " << shape.sample_bytes << " us, Tc "
                  << shape.t_c.count() << ", depth " << shape.prefetch_depth << ", pinned "
                  << shape.pinned_slots);
     const leat::feeder::Stats& stats = expected.slowest().stats;
     const double t_step = nanoseconds(expected.slowest().t_step);
-    EXPECT_EQ(loop.steps, 63U);
-    EXPECT_NEAR(loop.t_x, nanoseconds(stats.t_x), 1);
-    EXPECT_NEAR(loop.t_c, nanoseconds(stats.t_c), 1);
-    EXPECT_NEAR(loop.t_step, t_step, 1);
-    EXPECT_NEAR(loop.bubble, t_step - nanoseconds(std::max(stats.t_x, stats.t_c)), 1);
-    EXPECT_NEAR(loop.oe, expected.overlap_efficiency(), 1 / t_step);
-    EXPECT_NEAR(loop.hidden, expected.hidden_fraction(),
+    EXPECT_EQ(loop.steps.measured, 63U);
+    EXPECT_NEAR(loop.loop->t_x, nanoseconds(stats.t_x), 1);
+    EXPECT_NEAR(loop.loop->t_c, nanoseconds(stats.t_c), 1);
+    EXPECT_NEAR(of_step(loop, loop.mean.length), t_step, 1);
+    EXPECT_NEAR(loop.most(), nanoseconds(std::max(stats.t_x, stats.t_c)), 1);
+    EXPECT_NEAR(loop.oe(), expected.overlap_efficiency(), 1 / t_step);
+    EXPECT_NEAR(loop.loop->hidden, expected.hidden_fraction(),
                 3 / nanoseconds(std::min(stats.t_x, stats.t_c)));
-    EXPECT_NEAR(loop.exposed_copies + loop.t_c + loop.data + loop.host, loop.t_step, 1);
+    EXPECT_NEAR(of_step(loop, loop.mean[trace::Part::kExposedCopies] +
+                                  loop.mean[trace::Part::kCompute] + loop.mean[trace::Cause::kData] +
+                                  loop.mean[trace::Cause::kHost]),
+                t_step, 1);
   }
 }
 
 TEST(TraceOfLeat, IdleTimeIsOfReadingWhereTheConsumerWaits) {
-  const trace::LoopReport loop =
+  const trace::DeviceReport loop =
       report_of(measured(shape_of({20 * kMillisecond, 3 * kMillisecond, 5 * kMillisecond}, 1)));
-  EXPECT_EQ(loop.t_step, 20 * kMillisecond);
-  EXPECT_EQ(loop.exposed_copies, 3 * kMillisecond);
-  EXPECT_EQ(loop.data, 12 * kMillisecond);
-  EXPECT_EQ(loop.host, 0);
+  EXPECT_EQ(of_step(loop, loop.mean.length), 20 * kMillisecond);
+  EXPECT_EQ(of_step(loop, loop.mean[trace::Part::kExposedCopies]), 3 * kMillisecond);
+  EXPECT_EQ(of_step(loop, loop.mean[trace::Cause::kData]), 12 * kMillisecond);
+  EXPECT_EQ(of_step(loop, loop.mean[trace::Cause::kHost]), 0);
   EXPECT_EQ(best(loop, "copies"), 17 * kMillisecond);
   EXPECT_EQ(best(loop, "data"), 8 * kMillisecond);
   EXPECT_EQ(best(loop, "all"), 5 * kMillisecond);
 }
 
+// Each step has its parts, a place in a timeline, and may be chosen by its batch.
+TEST(TraceOfLeat, ALoopHasTheStepsOfADevice) {
+  const Measurement measurement =
+      measured(shape_of({20 * kMillisecond, 3 * kMillisecond, 5 * kMillisecond}, 1));
+  const trace::DeviceReport all = report_of(measurement);
+  ASSERT_EQ(all.steps.all.size(), 63U);
+  for (std::size_t i = 0; i < all.steps.all.size(); ++i) {
+    EXPECT_EQ(all.of_steps[i].length, 20 * kMillisecond);
+    EXPECT_EQ(all.of_steps[i][trace::Part::kCompute], 5 * kMillisecond);
+    EXPECT_EQ(all.of_steps[i][trace::Part::kSumCopies], 3 * kMillisecond);
+    EXPECT_EQ(all.of_steps[i][trace::Cause::kData], 12 * kMillisecond);
+  }
+  ASSERT_FALSE(all.timelines.empty());
+  EXPECT_EQ(all.timelines[0].lanes.size(), 3U) << "uses, copies, idle";
+  const std::int64_t last = all.steps.all.back().number.value_or(-1);
+  const trace::DeviceReport two =
+      report_of(measurement, {.steps = {.only = std::pair(last - 1, last)}});
+  EXPECT_EQ(two.steps.measured, 2U);
+  EXPECT_EQ(two.mean.length, 40 * kMillisecond);
+  EXPECT_EQ(two.loop->t_c, 5 * kMillisecond);
+  EXPECT_THROW(report_of(measurement, {.steps = {.only = std::pair(last + 1, last + 2)}}),
+               std::invalid_argument);
+  EXPECT_EQ(report_of(measurement, {.device = 0}).steps.measured, 63U);
+  EXPECT_THROW(report_of(measurement, {.device = 1}), trace::Unreadable);
+}
+
 // A loop of which little is known, and what it takes with one slot and with two.
 struct Proof {
   Shape shape;
-  trace::LoopReport today;  // at depth 1
+  trace::DeviceReport today;  // at depth 1
   double deeper = 0;        // a step at depth 2, nanoseconds
 };
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "leat/overlap/trace/figures/loop.h"
 #include "leat/overlap/trace/figures/verdict.h"
 #include "leat/overlap/trace/readers/bytes.h"
 
@@ -131,23 +132,18 @@ void add_what_if(const Device& device, const std::optional<double>& link, Device
     report.what_if[3].best = less(std::min(*pinned, mean[Part::kExposedCopies]), computing);
 }
 
-DeviceReport report_of(const Trace& trace, const Host& host, const Device& device,
-                       const AnalysisOptions& options) {
+DeviceReport report_of(const Trace& trace, const Device& device, const Busy& of, const Idle& idle,
+                       Steps steps, const Loop* loop, const AnalysisOptions& options) {
   DeviceReport report{.number = device.number, .name = device.name, .ops = device.ops.size()};
-  const Busy of = busy(device.ops);
-  report.steps = find_steps(trace, device, options.rules, options.steps);
-  Span whole{device.ops.front().begin, 0};
-  for (const Op& op : device.ops) whole.end = std::max(whole.end, op.end);
-  const Span all{std::min(whole.begin, host.all().begin), std::max(whole.end, host.all().end)};
-  const Idle idle_time = idle(trace, host, device, of[Part::kBusy], all);
-  report.whole = figures(of, idle_time, whole);
+  report.steps = std::move(steps);
+  report.whole = figures(of, idle, device.all());
   for (const Step& step : report.steps.all) {
-    report.of_steps.push_back(step.is_empty ? Figures{} : figures(of, idle_time, step.device));
+    report.of_steps.push_back(step.is_empty ? Figures{} : figures(of, idle, step.device));
   }
-  report.mean = figures(of, idle_time, report.steps.time);
+  report.mean = figures(of, idle, report.steps.time);
   report.steps_in_mean = std::max<std::uint64_t>(report.steps.measured, 1);
   std::vector<NameTime> calls(trace.names.size());
-  for (const Host::Piece& piece : idle_time.calls) {
+  for (const Host::Piece& piece : idle.calls) {
     const Time length = report.steps.time.within(piece.at);
     if (length <= 0) continue;
     ++calls[piece.name].count;
@@ -156,77 +152,15 @@ DeviceReport report_of(const Trace& trace, const Host& host, const Device& devic
   report.calls = sorted_names(trace, calls);
   report.link = options.link.value_or(link_of(device.name));
   count_ops(trace, device, report);
-  add_what_if(device, options.link, report);
-  report.timelines = timelines(trace, device, idle_time, report.steps);
+  if (loop == nullptr) {
+    add_what_if(device, options.link, report);
+  } else {
+    report.copies.clear();  // its trace has no bytes
+    report.odd = {};        // nor calls
+    add_loop(*loop, report);
+  }
+  report.timelines = timelines(trace, device, idle, report.steps);
   report.verdict = verdict(report);
-  return report;
-}
-
-LoopReport report_of(const Loop& loop) {
-  LoopReport report{.name = loop.name};
-  double copies = 0;
-  double uses = 0;
-  std::uint64_t copied = 0;
-  for (const Batch& batch : loop.batches) {
-    uses += static_cast<double>(batch.use->end - batch.use->begin);
-    if (!batch.copy) continue;
-    ++copied;
-    copies += static_cast<double>(batch.copy->end - batch.copy->begin);
-  }
-  report.t_c = uses / static_cast<double>(loop.batches.size());
-  report.t_x = copied == 0 ? 0 : copies / static_cast<double>(copied);
-  report.steps = loop.batches.size() - 1;
-  if (report.steps == 0) return report;
-  const Span window{loop.batches.front().use->end, loop.batches.back().use->end};
-  const auto steps = static_cast<double>(report.steps);
-  report.t_step = static_cast<double>(window.end - window.begin) / steps;
-  if (report.t_step <= 0) return report;
-  // The first batch counts in the means, and not in a step: these may be longer than a step.
-  const double most = std::min(std::max(report.t_c, report.t_x), report.t_step);
-  const double least = std::min(report.t_c, report.t_x);
-  report.oe = most / report.t_step;
-  report.bubble = report.t_step - most;
-  report.hidden =  // 1: there is nothing to hide
-      least == 0 ? 1 : std::clamp((report.t_c + report.t_x - report.t_step) / least, 0.0, 1.0);
-  // Idle: no batch is copied or used. Then the consumer waits for one, or is elsewhere.
-  std::vector<Span> used;
-  std::vector<Span> copied_or_used;
-  for (const Batch& batch : loop.batches) {
-    used.push_back(*batch.use);
-    copied_or_used.push_back(*batch.use);
-    if (batch.copy) copied_or_used.push_back(*batch.copy);
-  }
-  const auto cover_of = [](std::vector<Span> spans) {
-    std::ranges::sort(spans, {}, &Span::begin);
-    Cover cover;
-    for (const Span& span : spans) cover.add(span);
-    return cover;
-  };
-  const Cover waits = cover_of(loop.waits);
-  const Cover busy = cover_of(std::move(copied_or_used));
-  Time data = 0;
-  Time host = 0;
-  busy.split(
-      window, [](const Span& /*busy*/) {},
-      [&](const Span& gap) {
-        const Time waiting = waits.within(gap);
-        data += waiting;
-        host += gap.end - gap.begin - waiting;
-      });
-  const Time exposed = busy.within(window) - cover_of(std::move(used)).within(window);
-  report.data = static_cast<double>(data) / steps;
-  report.host = static_cast<double>(host) / steps;
-  report.exposed_copies = static_cast<double>(exposed) / steps;
-  // Uses follow each other, and so do copies: with two slots on the device, a copy runs beside the
-  // use before it, and no step is shorter than one of either.
-  const auto less = [&](double saved) {
-    return static_cast<Time>(std::llround(std::max(report.t_step - saved, most)));
-  };
-  report.what_if = {
-      {"copies", "copies hidden (prefetch_depth 2 or more)", less(report.exposed_copies)},
-      {"data", "data never awaited", less(report.data)},
-      {"all", "both", less(report.exposed_copies + report.data)},
-  };
   return report;
 }
 
@@ -243,18 +177,36 @@ TraceReport analyze(const Trace& trace, const AnalysisOptions& options) {
                      .rank = trace.rank,
                      .partial = trace.partial,
                      .oddities = trace.oddities,
-                     .devices = {},
-                     .loops = {}};
+                     .devices = {}};
   const Host host(trace, options.rules);
+  std::optional<std::int64_t> other;  // device that was not asked for
+  const auto is_asked = [&](const Device& device) {
+    if (!options.device || device.number == *options.device) return true;
+    if (!other) other = device.number;
+    return false;
+  };
   for (const Device& device : trace.devices) {
-    if (options.device && device.number != *options.device) continue;
-    report.devices.push_back(report_of(trace, host, device, options));
+    if (!is_asked(device)) continue;
+    const Busy of = busy(device.ops);
+    const Span whole = device.all();
+    const Span all{std::min(whole.begin, host.all().begin), std::max(whole.end, host.all().end)};
+    report.devices.push_back(report_of(trace, device, of,
+                                       idle(trace, host, device, of[Part::kBusy], all),
+                                       find_steps(trace, device, options.rules, options.steps),
+                                       nullptr, options));
   }
-  for (const Loop& loop : trace.loops) report.loops.push_back(report_of(loop));
-  if (!report.devices.empty() || !report.loops.empty()) return report;
-  if (options.device && !trace.devices.empty()) {
+  for (const Loop& loop : trace.loops) {
+    const LoopDevice as = device_of(loop);
+    const Device& device = as.trace.devices.front();
+    if (!is_asked(device)) continue;
+    report.devices.push_back(report_of(as.trace, device, busy(device.ops), as.idle,
+                                       find_steps(loop, device, options.rules, options.steps),
+                                       &loop, options));
+  }
+  if (!report.devices.empty()) return report;
+  if (other) {
     throw Unreadable(trace.file + ": it has no op of device " + std::to_string(*options.device) +
-                     "; it has some of device " + std::to_string(trace.devices.front().number));
+                     "; it has some of device " + std::to_string(*other));
   }
   throw Unreadable(trace.file +
                    ": it has no op of a GPU. Record some: with ProfilerActivity.CUDA in "

@@ -47,7 +47,7 @@ struct NameTime {
 struct WhatIf {
   std::string change;        ///< "copies", "comm", "both", "pinned", "data", "all": keys in JSON
   std::string words;         ///< "copies hidden behind compute"
-  std::optional<Time> best;  ///< of a device, summed over the steps; std::nullopt: no promise
+  std::optional<Time> best;  ///< summed over the steps; std::nullopt: no promise
 };
 
 /// Ops that look wrong, and are kept.
@@ -58,9 +58,17 @@ struct Odd {
   std::uint64_t without_call = 0;  ///< their call is not in the trace
 };
 
-/// One device of one trace.
+/// What a Leat loop's own measurement, feed.stats(), says of it: by mean lengths, not by unions.
+struct LoopFigures {
+  double t_x = 0;  ///< nanoseconds
+  double t_c = 0;
+  double most = 0;    ///< the longer of both, and at most a step
+  double hidden = 0;  ///< (Tc + Tx - Tstep) / min(Tc, Tx), within 0 and 1
+};
+
+/// One device of one trace, or a Leat loop of one rank.
 struct DeviceReport {
-  std::int64_t number = 0;
+  std::int64_t number = 0;  ///< of a loop: the rank
   std::string name;
   std::uint64_t ops = 0;
   std::uint64_t graphs = 0;
@@ -70,7 +78,8 @@ struct DeviceReport {
   /// All measured steps as one window, and their number: the mean step is the quotient.
   Figures mean;
   std::uint64_t steps_in_mean = 1;
-  std::vector<NameTime> calls;  ///< of Cause::kCalls in the mean's window, the longest first
+  std::optional<LoopFigures> loop;  ///< of a Leat loop that has steps
+  std::vector<NameTime> calls;      ///< of Cause::kCalls in the mean's window, the longest first
   std::vector<Copies> copies;
   double link = 0;                  ///< bytes per second that the link can have; 0: not known
   std::vector<StreamTime> streams;  ///< the longest first
@@ -79,31 +88,24 @@ struct DeviceReport {
   Odd odd;
   std::string verdict;
   std::vector<Timeline> timelines;
-};
 
-/// A Leat loop, by its batches.
-struct LoopReport {
-  std::string name;
-  std::uint64_t steps = 0;
-  double t_x = 0;  ///< nanoseconds, mean
-  double t_c = 0;
-  double t_step = 0;
-  double oe = 0;
-  double bubble = 0;
-  double hidden = 0;  ///< (Tc + Tx - Tstep) / min(Tc, Tx), within 0 and 1, as feed.stats() has it
-  double data = 0;    ///< of the idle time: while the consumer waits for a batch
-  double host = 0;    ///< the rest of it
-  /// While a batch is copied and none is used.
-  double exposed_copies = 0;
-  /// "copies", "data", "all": copies hidden, as with two slots on the device. Of one step.
-  std::vector<WhatIf> what_if;
+  /// Nanoseconds of a mean step that the longest of compute, comm, h2d and d2h takes.
+  [[nodiscard]] double most() const noexcept {
+    return loop ? loop->most
+                : static_cast<double>(mean.most()) / static_cast<double>(steps_in_mean);
+  }
+  /// OE of the mean step.
+  [[nodiscard]] double oe() const noexcept {
+    return loop ? loop->most * static_cast<double>(steps_in_mean) / static_cast<double>(mean.length)
+                : mean.oe();
+  }
 };
 
 /// How to look at a trace.
 struct AnalysisOptions {
   Rules rules;
   StepOptions steps;
-  std::optional<std::int64_t> device;  ///< that one alone
+  std::optional<std::int64_t> device;  ///< that one, or the loop of that rank, alone
   std::optional<double> link;          ///< bytes per second
 };
 
@@ -114,8 +116,7 @@ struct TraceReport {
   std::optional<std::int64_t> rank;
   std::string partial;
   Oddities oddities;
-  std::vector<DeviceReport> devices;
-  std::vector<LoopReport> loops;
+  std::vector<DeviceReport> devices;  ///< then Leat's loops
 };
 
 /// Throws Unreadable if the trace has no op of a device and no Leat loop: what to record then.

@@ -124,12 +124,6 @@ Candidates candidates(const Trace& trace, const Device& device, const Rules& rul
           "ranges \"" + best + "N\""};
 }
 
-Span all_of(const Device& device) {
-  Span all{device.ops.front().begin, 0};
-  for (const Op& op : device.ops) all.end = std::max(all.end, op.end);
-  return all;
-}
-
 // Steps by ranges of the host.
 void by_ranges(const Trace& trace, const Device& device, const std::vector<Range>& ranges,
                const StepOptions& options, Steps& steps) {
@@ -292,7 +286,7 @@ Steps find_steps(const Trace& trace, const Device& device, const Rules& rules,
                        ? "none found: the whole span counts as one"
                        : steps.found_by + ", all without ops: the whole span counts as one";
   steps.time = {};
-  steps.time.add(all_of(device));
+  steps.time.add(device.all());
   steps.ops_outside = 0;
   return steps;
 }

@@ -116,7 +116,7 @@ std::string verdict(const DeviceReport& report) {
   const bool has_steps = report.steps.measured > 0;
   std::string text = (has_steps ? "A step takes " : "The span is ") + of_step(mean.length) +
                      ". The longest of compute, communication and copies is " + words_of(longest) +
-                     ": " + of_step(mean.most()) + ", so OE is " + number_text(mean.oe()) + ".";
+                     ": " + time_text(report.most()) + ", so OE is " + number_text(report.oe()) + ".";
   // What adds up to the rest of the step, the largest first.
   struct Loss {
     Time time;
@@ -133,11 +133,11 @@ std::string verdict(const DeviceReport& report) {
                                         "): " + advice(static_cast<Cause>(i))});
   }
   std::ranges::stable_sort(losses, std::greater{}, &Loss::time);
-  if (is_link && mean.oe() >= 0.9) {
+  if (is_link && report.oe() >= 0.9) {
     text += " The link is the limit: hiding every copy gives at best " +
             of_step(std::max(mean.length - mean[Part::kExposedCopies], mean.most())) +
             (has_steps ? " a step" : "") + ". Copy less, or over a faster link.";
-  } else if (mean.oe() >= 0.95) {
+  } else if (report.oe() >= 0.95) {
     text += " That is the limit; the rest is little.";
   }
   std::size_t told = 0;

@@ -50,16 +50,18 @@ ordered_json json_of(const Figures& of, std::uint64_t steps) {
   return out;
 }
 
-ordered_json json_of(const LoopReport& loop) {
-  const auto whole = [](double value) { return std::llround(value); };
-  return {{"t_step_ns", whole(loop.t_step)},
-          {"t_x_ns", whole(loop.t_x)},
-          {"t_c_ns", whole(loop.t_c)},
-          {"oe", loop.oe},
-          {"bubble_ns", whole(loop.bubble)},
-          {"exposed_copies_ns", whole(loop.exposed_copies)},
-          {"hidden", loop.hidden},
-          {"idle", {{"data_ns", whole(loop.data)}, {"host_ns", whole(loop.host)}}}};
+// The mean step. Of a loop: by mean lengths where its own measurement has it so.
+ordered_json mean_of(const DeviceReport& of) {
+  ordered_json out = json_of(of.mean, of.steps_in_mean);
+  if (!of.loop) return out;
+  out["t_x_ns"] = std::llround(of.loop->t_x);
+  out["t_c_ns"] = std::llround(of.loop->t_c);
+  out["hidden"]["shorter"] = of.loop->hidden;
+  out["oe"] = of.oe();
+  out["bubble_ns"] = std::llround(static_cast<double>(of.mean.length) /
+                                      static_cast<double>(of.steps_in_mean) -
+                                  of.most());
+  return out;
 }
 
 const char* to_string(Memory memory) {
@@ -88,7 +90,7 @@ ordered_json json_of(const DeviceReport& of, std::size_t most_steps) {
   out["ops"] = of.ops;
   out["graphs"] = of.graphs;
   out["whole"] = json_of(of.whole, 1);
-  out["mean"] = json_of(of.mean, of.steps_in_mean);
+  out["mean"] = mean_of(of);
   out["steps_found_by"] = of.steps.found_by;
   out["steps_measured"] = of.steps.measured;
   out["steps_by_host"] = of.steps.is_by_host;
@@ -154,14 +156,13 @@ std::string pointer_to(const std::string& name) {
   return pointer;
 }
 
-// Whether the mean step of a device or of a loop has such a figure.
+// Whether a mean step may have such a figure.
 bool is_figure(const std::string& name) {
-  const auto has = [pointer = pointer_to(name)](const ordered_json& mean) {
-    const ordered_json flat = mean.flatten();
-    const auto found = flat.find(pointer);
-    return found != flat.end() && (found->is_number() || found->is_null());
-  };
-  return has(json_of(Figures{}, 1)) || has(json_of(LoopReport{}));
+  DeviceReport any;
+  any.loop.emplace();
+  const ordered_json flat = mean_of(any).flatten();
+  const auto found = flat.find(pointer_to(name));
+  return found != flat.end() && (found->is_number() || found->is_null());
 }
 
 // "5ms" is 5e6; "0.9" is 0.9.
@@ -198,19 +199,9 @@ ordered_json json_tree(const std::string& command, const std::vector<TraceReport
         {"rank", optional(trace.rank)},
         {"partial", trace.partial.empty() ? ordered_json(nullptr) : ordered_json(trace.partial)},
         {"dropped_events", trace.oddities.dropped},
-        {"devices", ordered_json::array()},
-        {"loops", ordered_json::array()}};
+        {"devices", ordered_json::array()}};
     for (const DeviceReport& device : trace.devices)
       one["devices"].push_back(json_of(device, most_steps));
-    for (const LoopReport& loop : trace.loops) {
-      ordered_json of{{"name", loop.name}, {"steps", loop.steps}, {"mean", json_of(loop)}};
-      for (const WhatIf& what_if : loop.what_if) {
-        of["what_if"][what_if.change] = {{"words", what_if.words},
-                                         {"best_ns", optional(what_if.best)},
-                                         {"today_ns", std::llround(loop.t_step)}};
-      }
-      one["loops"].push_back(std::move(of));
-    }
     out["traces"].push_back(std::move(one));
   }
   const std::optional<Straggler> slowest = straggler(traces);
@@ -236,26 +227,26 @@ std::string csv_report(const std::vector<TraceReport>& traces) {
     for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
     return out + '"';
   };
-  std::string out;
+  std::string out = "file,rank,device,step,begin_ns";
+  const ordered_json names = json_of(Figures{}, 1).flatten();
+  for (const auto& [key, value] : names.items()) {
+    std::string name = key.substr(1);
+    std::ranges::replace(name, '/', '.');
+    out += ',' + name;
+  }
+  out += '\n';
   for (const TraceReport& trace : traces) {
     for (const DeviceReport& device : trace.devices) {
       for (std::size_t i = 0; i < device.steps.all.size(); ++i) {
         const Step& step = device.steps.all[i];
         if (step.is_empty) continue;
+        out += quoted(trace.file) + ',' + (trace.rank ? std::to_string(*trace.rank) : "") + ',' +
+               std::to_string(device.number) + ',' + quoted(step.name) + ',' +
+               std::to_string(step.device.begin);
         const ordered_json figures = json_of(device.of_steps[i], 1).flatten();
-        std::string names = "file,rank,device,step,begin_ns";
-        std::string row = quoted(trace.file) + ',' +
-                          (trace.rank ? std::to_string(*trace.rank) : "") + ',' +
-                          std::to_string(device.number) + ',' + quoted(step.name) + ',' +
-                          std::to_string(step.device.begin);
-        for (const auto& [key, value] : figures.items()) {
-          std::string name = key.substr(1);
-          std::ranges::replace(name, '/', '.');
-          names += ',' + name;
-          row += ',' + (value.is_null() ? "" : value.dump());
-        }
-        if (out.empty()) out = names + '\n';
-        out += row + '\n';
+        for (const auto& [key, value] : figures.items())
+          out += ',' + (value.is_null() ? "" : value.dump());
+        out += '\n';
       }
     }
   }
@@ -296,12 +287,8 @@ std::vector<std::string> where_holds(const Condition& condition,
     }
   };
   for (const TraceReport& trace : traces) {
-    for (const DeviceReport& device : trace.devices) {
-      check(name_of(trace, device.number, traces.size()),
-            json_of(device.mean, device.steps_in_mean));
-    }
-    for (const LoopReport& loop : trace.loops)
-      check((traces.size() > 1 ? trace.file + ", " : "") + loop.name, json_of(loop));
+    for (const DeviceReport& device : trace.devices)
+      check(name_of(trace, device.number, traces.size()), mean_of(device));
   }
   if (!is_known) {
     throw std::invalid_argument("\"" + condition.name +

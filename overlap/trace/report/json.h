@@ -11,8 +11,8 @@
 namespace overlap::trace {
 
 /// Returns {"leat-overlap trace": 1, "command": ..., "traces": [{..., "devices": [{"whole": ...,
-/// "mean": ..., "steps": [...], "what_if": ...}], "loops": [...]}]}. Figures of `mean` are those of
-/// all steps over their number, each rounded to a nanosecond. null: not known. With `most_steps`,
+/// "mean": ..., "steps": [...], "what_if": ...}]}]}. Figures of `mean` are those of all steps over
+/// their number, each rounded to a nanosecond. null: not known. With `most_steps`,
 /// the median of as many neighbours stands for them, and "steps_thinned" tells how many there were.
 [[nodiscard]] nlohmann::ordered_json json_tree(
     const std::string& command, const std::vector<TraceReport>& traces,
@@ -34,7 +34,7 @@ struct Condition {
 };
 /// Throws std::invalid_argument, with what is right, for another text.
 [[nodiscard]] Condition parse_condition(const std::string& text);
-/// Returns a line for each device and loop where it holds: "rank 0, device 3: oe is 0.61". Throws
+/// Returns a line for each device where it holds: "rank 0, device 3: oe is 0.61". Throws
 /// std::invalid_argument if no device has such a figure.
 [[nodiscard]] std::vector<std::string> where_holds(const Condition& condition,
                                                    const std::vector<TraceReport>& traces);

@@ -21,7 +21,7 @@ struct Limits {
   std::size_t list;   // entries of any other list
   std::size_t bytes;  // of a text
   Time columns;       // of a timeline
-  std::size_t ranks;  // files, devices of each, loops of each
+  std::size_t ranks;  // files, devices of each
 };
 
 constexpr unsigned kRounds = 16;
@@ -38,7 +38,7 @@ Limits limits_of(unsigned round) {
 }
 
 bool is_ranks(std::string_view key) {
-  return key == "traces" || key == "devices" || key == "loops";
+  return key == "traces" || key == "devices";
 }
 
 // Whole letters of UTF-8, of which the first `most` bytes have some.

@@ -7,7 +7,8 @@
 #include <cstdio>
 #include <map>
 #include <sstream>
-#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "leat/overlap/trace/figures/verdict.h"
 #include "leat/overlap/trace/report/json.h"
@@ -15,7 +16,7 @@
 namespace overlap::trace {
 namespace {
 
-constexpr std::size_t kMostSteps = 20;
+constexpr std::size_t kMostRows = 20;  // of a list
 constexpr std::size_t kWidth = 78;
 
 [[gnu::format(printf, 1, 2)]] std::string line(const char* form, ...) {
@@ -45,11 +46,21 @@ std::string wrapped(const std::string& text) {
   return out + row + '\n';
 }
 
-// What a terminal would take for an order becomes '?'; a long name is cut.
+// What a terminal would take for an order, a control of ASCII or of Latin 1, becomes '?'; a long name
+// is cut, behind a whole letter.
 std::string shown(const std::string& name, std::size_t most = 60) {
   std::string out;
-  for (const char c : name) out += static_cast<unsigned char>(c) < ' ' || c == 0x7F ? '?' : c;
-  return out.size() <= most ? out : out.substr(0, most - 3) + "...";
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto c = static_cast<unsigned char>(name[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < name.size() ? name[i + 1] : 0);
+    const bool is_latin = c == 0xC2 && next >= 0x80 && next < 0xA0;
+    if (is_latin) ++i;
+    out += is_latin || c < ' ' || c == 0x7F ? '?' : name[i];
+  }
+  if (out.size() <= most) return out;
+  std::size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(out[end]) & 0xC0U) == 0x80U) --end;
+  return out.substr(0, end) + "...";
 }
 
 // The sum: compute, and the others each outside those before it.
@@ -119,6 +130,24 @@ std::string copies_of(const DeviceReport& of) {
   return out;
 }
 
+std::string streams_of(const DeviceReport& of) {
+  if (of.streams.size() < 2) return "";
+  std::string out;
+  for (std::size_t i = 0; i < std::min(of.streams.size(), kMostRows); ++i) {
+    const StreamTime& stream = of.streams[i];
+    out += line("  stream %-8s %8llu ops", shown(stream.name, 12).c_str(),
+                static_cast<unsigned long long>(stream.ops));
+    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      if (stream.of[kind] > 0)
+        out += line("  %s %.3f us", to_string(static_cast<Kind>(kind)), us(stream.of[kind]));
+    }
+    out += '\n';
+  }
+  if (of.streams.size() > kMostRows)
+    out += "  ... " + std::to_string(of.streams.size() - kMostRows) + " more: --json has all\n";
+  return out;
+}
+
 std::string steps_of(const DeviceReport& of) {
   std::string out = "  steps: " + shown(of.steps.found_by, 200);
   if (of.steps.measured > 0) out += "; " + std::to_string(of.steps.measured) + " measured";
@@ -128,7 +157,7 @@ std::string steps_of(const DeviceReport& of) {
   std::size_t told = 0;
   for (std::size_t i = 0; i < of.steps.all.size(); ++i) {
     const Step& step = of.steps.all[i];
-    if (told == kMostSteps) {
+    if (told == kMostRows) {
       out += "    ... " + std::to_string(of.steps.all.size() - told) + " more: --csv has all\n";
       break;
     }
@@ -178,21 +207,16 @@ std::string device_report(const TraceReport& trace, const DeviceReport& of) {
                                : "  the whole span                     us\n";
   out += line("  %-22s %16.3f us\n", "Tstep", us(of.mean.length, of.steps_in_mean));
   out += sum_of(of);
-  out += line("  OE %.4f: %s, measured beside copies and communication; bubble %.3f us\n",
-              of.mean.oe(), to_string(of.mean.longest()),
-              us(of.mean.length - of.mean.most(), of.steps_in_mean));
-  out += hidden_of(of) + copies_of(of);
-  if (of.streams.size() > 1) {
-    for (const StreamTime& stream : of.streams) {
-      out += line("  stream %-8s %8llu ops", shown(stream.name, 8).c_str(),
-                  static_cast<unsigned long long>(stream.ops));
-      for (std::size_t i = 0; i < kKinds; ++i) {
-        if (stream.of[i] > 0)
-          out += line("  %s %.3f us", to_string(static_cast<Kind>(i)), us(stream.of[i]));
-      }
-      out += '\n';
-    }
+  out += line("  OE %.4f: %s, measured beside copies and communication; bubble %.3f us\n", of.oe(),
+              to_string(of.mean.longest()),
+              us(of.mean.length, of.steps_in_mean) - of.most() / 1e3);
+  if (of.loop) {
+    out += line("  Tx %.3f us, Tc %.3f us, hidden %s of the shorter, by mean lengths\n",
+                of.loop->t_x / 1e3, of.loop->t_c / 1e3, percent_text(of.loop->hidden).c_str());
   }
+  out += hidden_of(of);
+  if (!of.copies.empty() || of.streams.size() > 1) out += "  in the whole trace\n";
+  out += copies_of(of) + streams_of(of);
   out += "  most time, of ops\n";
   for (std::size_t i = 0; i < std::min<std::size_t>(of.names.size(), 10); ++i) {
     out +=
@@ -200,6 +224,42 @@ std::string device_report(const TraceReport& trace, const DeviceReport& of) {
              static_cast<unsigned long long>(of.names[i].count), shown(of.names[i].name).c_str());
   }
   return out + what_if_of(of) + odd_of(trace, of);
+}
+
+std::string comparison(const DeviceReport& here, const DeviceReport& there) {
+  std::string out = "us a step                    here            other       difference\n";
+  const auto row = [&](const std::string& name, Time a, Time b) {
+    if (a == 0 && b == 0) return;
+    const double x = us(a, here.steps_in_mean);
+    const double y = us(b, there.steps_in_mean);
+    out += line("  %-16s %16.3f %16.3f %+16.3f\n", name.c_str(), x, y, x - y);
+  };
+  row("Tstep", here.mean.length, there.mean.length);
+  for (const auto& [name, part] : kSum) row(name, here.mean[part], there.mean[part]);
+  row("idle", here.mean.length - here.mean[Part::kBusy],
+      there.mean.length - there.mean[Part::kBusy]);
+  for (std::size_t i = 0; i < kCauses; ++i)
+    row(std::string("  ") + name_of(static_cast<Cause>(i)), here.mean.idle[i], there.mean.idle[i]);
+  out += line("  %-16s %16.4f %16.4f %+16.4f\n", "OE", here.oe(), there.oe(),
+              here.oe() - there.oe());
+  std::map<std::string, std::pair<double, double>> names;
+  for (const NameTime& of : here.names) names[of.name].first = us(of.time, here.steps_in_mean);
+  for (const NameTime& of : there.names) names[of.name].second = us(of.time, there.steps_in_mean);
+  std::vector<std::pair<std::string, std::pair<double, double>>> changed(names.begin(),
+                                                                         names.end());
+  std::erase_if(changed, [](const auto& of) {
+    return std::abs(of.second.first - of.second.second) < 0.0005;  // printed as 0
+  });
+  std::ranges::stable_sort(changed, std::greater{}, [](const auto& of) {
+    return std::abs(of.second.first - of.second.second);
+  });
+  if (!changed.empty()) out += "  ops that changed most\n";
+  for (std::size_t i = 0; i < std::min<std::size_t>(changed.size(), 10); ++i) {
+    const auto& [name, times] = changed[i];
+    out += line("  %16.3f %16.3f %+16.3f  %s\n", times.first, times.second,
+                times.first - times.second, shown(name).c_str());
+  }
+  return out;
 }
 
 }  // namespace
@@ -214,19 +274,6 @@ std::string text_report(const std::vector<TraceReport>& traces) {
              (device.name.empty() ? "" : " (" + shown(device.name) + ")") + ", " +
              std::to_string(device.ops) + " ops, " + trace.format + '\n' +
              device_report(trace, device);
-    }
-    for (const LoopReport& loop : trace.loops) {
-      if (!out.empty()) out += '\n';
-      out += shown(loop.name) + ", a Leat loop, " + std::to_string(loop.steps) + " steps\n";
-      out +=
-          line("  Tx     %14.3f us\n  Tc     %14.3f us\n  Tstep  %14.3f us\n  bubble %14.3f us\n",
-               loop.t_x / 1e3, loop.t_c / 1e3, loop.t_step / 1e3, loop.bubble / 1e3);
-      out += line("  idle: data loading %.3f us, host %.3f us\n  OE %.4f, hidden %s\n",
-                  loop.data / 1e3, loop.host / 1e3, loop.oe, percent_text(loop.hidden).c_str());
-      if (!loop.what_if.empty())
-        out += line("  what it would give, at best (today %.3f us):\n", loop.t_step / 1e3);
-      for (const WhatIf& one : loop.what_if)
-        out += line("    %-52s %16.3f us\n", one.words.c_str(), us(one.best.value_or(0)));
     }
   }
   const std::optional<Straggler> slowest = straggler(traces);
@@ -244,42 +291,26 @@ std::string text_report(const std::vector<TraceReport>& traces) {
 
 std::string comparison(const std::vector<TraceReport>& traces,
                        const std::vector<TraceReport>& others) {
-  const auto first = [](const std::vector<TraceReport>& of) -> const DeviceReport& {
+  const auto all = [](const std::vector<TraceReport>& of) {
+    std::vector<std::pair<std::string, const DeviceReport*>> found;
     for (const TraceReport& trace : of) {
-      if (!trace.devices.empty()) return trace.devices.front();
+      for (const DeviceReport& device : trace.devices)
+        found.emplace_back(shown(trace.file + ", " + name_of(trace, device.number, 1), 200),
+                           &device);
     }
-    throw std::invalid_argument("--compare compares devices, and a trace has none");
+    return found;
   };
-  const DeviceReport& here = first(traces);
-  const DeviceReport& there = first(others);
-  std::string out = "\ncompared, us a step         here            other       difference\n";
-  const auto row = [&](const std::string& name, Time a, Time b) {
-    if (a == 0 && b == 0) return;
-    const double x = us(a, here.steps_in_mean);
-    const double y = us(b, there.steps_in_mean);
-    out += line("  %-16s %16.3f %16.3f %+16.3f\n", name.c_str(), x, y, x - y);
-  };
-  row("Tstep", here.mean.length, there.mean.length);
-  for (const auto& [name, part] : kSum) row(name, here.mean[part], there.mean[part]);
-  row("idle", here.mean.length - here.mean[Part::kBusy],
-      there.mean.length - there.mean[Part::kBusy]);
-  for (std::size_t i = 0; i < kCauses; ++i)
-    row(std::string("  ") + name_of(static_cast<Cause>(i)), here.mean.idle[i], there.mean.idle[i]);
-  out += line("  %-16s %16.4f %16.4f %+16.4f\n", "OE", here.mean.oe(), there.mean.oe(),
-              here.mean.oe() - there.mean.oe());
-  std::map<std::string, std::pair<double, double>> names;
-  for (const NameTime& of : here.names) names[of.name].first = us(of.time, here.steps_in_mean);
-  for (const NameTime& of : there.names) names[of.name].second = us(of.time, there.steps_in_mean);
-  std::vector<std::pair<std::string, std::pair<double, double>>> changed(names.begin(),
-                                                                         names.end());
-  std::ranges::stable_sort(changed, std::greater{}, [](const auto& of) {
-    return std::abs(of.second.first - of.second.second);
-  });
-  out += "  ops that changed most\n";
-  for (std::size_t i = 0; i < std::min<std::size_t>(changed.size(), 10); ++i) {
-    const auto& [name, times] = changed[i];
-    out += line("  %16.3f %16.3f %+16.3f  %s\n", times.first, times.second,
-                times.first - times.second, shown(name).c_str());
+  const auto here = all(traces);
+  const auto there = all(others);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) {
+    out += "\nhere " + here[i].first + "; other " + there[i].first + '\n' +
+           comparison(*here[i].second, *there[i].second);
+  }
+  if (here.size() != there.size()) {
+    out += "\nnot compared: " + std::to_string(std::max(here.size(), there.size()) -
+                                               std::min(here.size(), there.size())) +
+           " more devices " + (here.size() > there.size() ? "here" : "of the other") + '\n';
   }
   return out;
 }

@@ -1,0 +1,28 @@
+// Leat's own loops, as devices: the use of a batch is compute, its copy goes to the device.
+#pragma once
+
+#include "leat/overlap/trace/figures/parts.h"
+#include "leat/overlap/trace/figures/steps.h"
+#include "leat/overlap/trace/model.h"
+
+namespace overlap::trace {
+
+struct DeviceReport;
+
+/// A loop, in the words of a device.
+struct LoopDevice {
+  Trace trace;  ///< of one device, whose number is the rank
+  Idle idle;    ///< data loading while the consumer waits for a batch, else the host's
+};
+[[nodiscard]] LoopDevice device_of(const Loop& loop);
+
+/// Returns the steps, from the end of one batch's use to that of the next, that rules.step and
+/// options.only allow. Throws std::invalid_argument if these allow none.
+[[nodiscard]] Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
+                               const StepOptions& options);
+
+/// Sets report.loop, and what a change gives: "copies" (as with two slots on the device), "data",
+/// "all". The report is of the loop's device, and has steps that take time; else nothing is set.
+void add_loop(const Loop& loop, DeviceReport& report);
+
+}  // namespace overlap::trace
