@@ -81,9 +81,7 @@ double of_step(const trace::DeviceReport& loop, trace::Time time) {
 
 double best(const trace::DeviceReport& loop, const char* change) {
   const auto found = std::ranges::find(loop.what_if, change, &trace::WhatIf::change);
-  return found == loop.what_if.end() || !found->best
-             ? -1
-             : of_step(loop, *found->best);
+  return found == loop.what_if.end() || !found->best ? -1 : of_step(loop, *found->best);
 }
 
 double nanoseconds(double seconds) { return seconds * 1e9; }
@@ -114,10 +112,10 @@ TEST(TraceOfLeat, SaysWhatTheMeasurementSays) {
     EXPECT_NEAR(loop.oe(), expected.overlap_efficiency(), 1 / t_step);
     EXPECT_NEAR(loop.loop->hidden, expected.hidden_fraction(),
                 3 / nanoseconds(std::min(stats.t_x, stats.t_c)));
-    EXPECT_NEAR(of_step(loop, loop.mean[trace::Part::kExposedCopies] +
-                                  loop.mean[trace::Part::kCompute] + loop.mean[trace::Cause::kData] +
-                                  loop.mean[trace::Cause::kHost]),
-                t_step, 1);
+    EXPECT_NEAR(
+        of_step(loop, loop.mean[trace::Part::kExposedCopies] + loop.mean[trace::Part::kCompute] +
+                          loop.mean[trace::Cause::kData] + loop.mean[trace::Cause::kHost]),
+        t_step, 1);
   }
 }
 
@@ -163,7 +161,7 @@ TEST(TraceOfLeat, ALoopHasTheStepsOfADevice) {
 struct Proof {
   Shape shape;
   trace::DeviceReport today;  // at depth 1
-  double deeper = 0;        // a step at depth 2, nanoseconds
+  double deeper = 0;          // a step at depth 2, nanoseconds
 };
 
 Proof proof_of(std::mt19937& random, double jitter) {

@@ -1,8 +1,10 @@
 // Exports of Nsight Systems, written here: what becomes of their rows, and what is refused.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/overlap/trace/figures/analysis.h"
 #include "leat/overlap/trace/readers/bytes.h"
 #include "leat/overlap/trace/readers/nsight.h"
 #include "tests/support/temporary_directory.h"
@@ -338,6 +341,33 @@ TEST_F(Nsight, APageThatIsReachedTwiceIsAnError) {
   std::ofstream(file(), std::ios::binary) << bytes;
   expect_throws<Unreadable>([&] { static_cast<void>(read()); },
                             {file().string(), "damaged", "NVTX_EVENTS repeats rows"});
+}
+
+// Weights that are kept on the host: the link is the limit.
+TEST_F(Nsight, ARealOne) {
+  const gzFile packed = gzopen("tests/overlap/traces/h100_cut.sqlite.gz", "rb");
+  ASSERT_NE(packed, nullptr);
+  std::vector<char> bytes(std::size_t{1} << 20);
+  const int size = gzread(packed, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(packed);
+  ASSERT_GT(size, 0);
+  std::ofstream(file(), std::ios::binary).write(bytes.data(), size);
+  const DeviceReport h100 = analyze(read(), {}).devices.at(0);
+  EXPECT_EQ(h100.ops, 2'184U);
+  EXPECT_EQ(h100.whole.length, 969'447'605);
+  EXPECT_EQ(h100.whole[Part::kCompute], 22'385'163);
+  EXPECT_EQ(h100.whole[Part::kH2d], 920'872'841);
+  EXPECT_EQ(h100.whole[Part::kExposedH2d], 920'872'841);
+  EXPECT_EQ(h100.whole[Part::kD2d], 19'613'651);
+  EXPECT_EQ(h100.whole.idle, (std::array<Time, kCauses>{0, 734'593, 28'836, 910'165, 106'306,
+                                                        2'280'767, 2'496'691, 0}));
+  EXPECT_NEAR(h100.whole.oe(), 0.9499, 5e-5);
+  ASSERT_EQ(h100.copies.size(), 3U);
+  EXPECT_EQ(h100.copies[1].memory, Memory::kPinned);
+  EXPECT_NEAR(*h100.copies[1].rate(), 27.67e9, 5e6);
+  EXPECT_NE(h100.verdict.find("The link is the limit: hiding every copy gives at best 921 ms"),
+            std::string::npos)
+      << h100.verdict;
 }
 
 TEST_F(Nsight, WhatIsNoDatabaseIsAnError) {

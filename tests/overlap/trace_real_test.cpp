@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <string>
 #include <utility>
@@ -117,6 +119,61 @@ TEST(TraceOfRealGpus, CommunicationBesideCompute) {
   EXPECT_EQ(nccl.of_steps[1].length, 219'732'155);
   EXPECT_EQ(nccl.of_steps[2].length, 218'764'039);
   EXPECT_TRUE(nccl.copies.empty());
+}
+
+TEST(TraceOfRealGpus, ATrainingStepWithPinnedCopiesAndCommunication) {
+  const DeviceReport train = real("train_a100_cut");
+  expect_figures(train,
+                 {.ops = 9'450,
+                  .span = 464'594'000,
+                  .parts = {{Part::kCompute, 281'336'000},
+                            {Part::kComm, 163'535'000},
+                            {Part::kH2d, 50'656'000},
+                            {Part::kD2h, 107'000},
+                            {Part::kD2d, 2'735'000},
+                            {Part::kMemset, 1'256'000},
+                            {Part::kExposedComm, 87'921'000},
+                            {Part::kExposedH2d, 16'769'000},
+                            {Part::kExposedD2h, 63'000},
+                            {Part::kExposedCopies, 16'832'000},
+                            {Part::kExposed, 103'992'000},
+                            {Part::kSumComm, 87'921'000},
+                            {Part::kSumCopies, 16'071'000},
+                            {Part::kSumMemory, 3'259'000}},
+                  .idle = {349'000, 109'000, 1'935'000, 51'933'000, 10'951'000, 10'730'000, 0, 0},
+                  .oe = 0.6056});
+  std::vector<Time> steps;
+  for (const Figures& step : train.of_steps) steps.push_back(step.length / 1'000);
+  EXPECT_EQ(steps, (std::vector<Time>{75'530, 76'908, 76'271, 76'819, 78'434, 79'479}));
+  EXPECT_EQ(train.steps.all.at(0).number, 1009);
+  EXPECT_NEAR(train.mean.oe(), 0.6071, 5e-5);
+  ASSERT_EQ(train.copies.size(), 2U);
+  EXPECT_EQ(train.copies[0].memory, Memory::kPinned);
+  EXPECT_NEAR(*train.copies[0].rate(), 8.59e9, 5e6);
+  std::map<std::string, std::optional<Time>> best;  // of six steps
+  for (const WhatIf& one : train.what_if) best[one.change] = one.best;
+  EXPECT_EQ(best, (std::map<std::string, std::optional<Time>>{{"copies", 447'759'000},
+                                                              {"comm", 375'520'000},
+                                                              {"both", 360'599'000},
+                                                              {"pinned", 463'441'000},
+                                                              {"data", 463'092'000},
+                                                              {"all", 360'250'000}}));
+}
+
+TEST(TraceOfRealGpus, APeriodOfTheKernelsIsAStep) {
+  for (const auto& [name, kernels] :
+       {std::pair("train_a100_cut", "1383"), {"nccl_a100_cut", "893"}}) {
+    const DeviceReport by_ranges = real(name);
+    Trace trace = read_events("tests/overlap/traces/" + std::string(name) + ".json.gz", {}, false);
+    trace.ranges.clear();
+    const DeviceReport by_period = analyze(trace, {}).devices.at(0);
+    EXPECT_NE(by_period.steps.found_by.find(std::string("a period of ") + kernels),
+              std::string::npos)
+        << by_period.steps.found_by;
+    ASSERT_EQ(by_period.of_steps.size(), by_ranges.of_steps.size());
+    for (std::size_t i = 0; i < by_period.of_steps.size(); ++i)
+      EXPECT_EQ(by_period.of_steps[i].length, by_ranges.of_steps[i].length);
+  }
 }
 
 // Names of 300 kB, of bytes that a terminal obeys, and that end a script.

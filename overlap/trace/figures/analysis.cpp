@@ -190,10 +190,9 @@ TraceReport analyze(const Trace& trace, const AnalysisOptions& options) {
     const Busy of = busy(device.ops);
     const Span whole = device.all();
     const Span all{std::min(whole.begin, host.all().begin), std::max(whole.end, host.all().end)};
-    report.devices.push_back(report_of(trace, device, of,
-                                       idle(trace, host, device, of[Part::kBusy], all),
-                                       find_steps(trace, device, options.rules, options.steps),
-                                       nullptr, options));
+    report.devices.push_back(
+        report_of(trace, device, of, idle(trace, host, device, of[Part::kBusy], all),
+                  find_steps(trace, device, options.rules, options.steps), nullptr, options));
   }
   for (const Loop& loop : trace.loops) {
     const LoopDevice as = device_of(loop);

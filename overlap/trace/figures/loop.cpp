@@ -49,8 +49,9 @@ Idle idle_of(const Loop& loop, const Device& device) {
     return [&idle, cause](const Span& at) { idle.of[static_cast<std::size_t>(cause)].add(at); };
   };
   if (busy.empty()) return idle;
-  busy.split({busy.spans().front().begin, busy.spans().back().end}, [](const Span& /*busy*/) {},
-             [&](const Span& gap) { waits.split(gap, to(Cause::kData), to(Cause::kHost)); });
+  busy.split(
+      {busy.spans().front().begin, busy.spans().back().end}, [](const Span& /*busy*/) {},
+      [&](const Span& gap) { waits.split(gap, to(Cause::kData), to(Cause::kHost)); });
   return idle;
 }
 
@@ -76,8 +77,7 @@ Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
               .host = {},
               .device = {loop.batches[i - 1].use->end, batch.use->end}};
     if (rules.step && !finds(*rules.step, step.name)) continue;
-    if (options.only &&
-        (batch.number < options.only->first || batch.number > options.only->second))
+    if (options.only && (batch.number < options.only->first || batch.number > options.only->second))
       continue;
     steps.time.add(step.device);
     steps.all.push_back(std::move(step));

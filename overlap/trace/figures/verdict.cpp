@@ -116,7 +116,8 @@ std::string verdict(const DeviceReport& report) {
   const bool has_steps = report.steps.measured > 0;
   std::string text = (has_steps ? "A step takes " : "The span is ") + of_step(mean.length) +
                      ". The longest of compute, communication and copies is " + words_of(longest) +
-                     ": " + time_text(report.most()) + ", so OE is " + number_text(report.oe()) + ".";
+                     ": " + time_text(report.most()) + ", so OE is " + number_text(report.oe()) +
+                     ".";
   // What adds up to the rest of the step, the largest first.
   struct Loss {
     Time time;

@@ -58,9 +58,8 @@ ordered_json mean_of(const DeviceReport& of) {
   out["t_c_ns"] = std::llround(of.loop->t_c);
   out["hidden"]["shorter"] = of.loop->hidden;
   out["oe"] = of.oe();
-  out["bubble_ns"] = std::llround(static_cast<double>(of.mean.length) /
-                                      static_cast<double>(of.steps_in_mean) -
-                                  of.most());
+  out["bubble_ns"] = std::llround(
+      static_cast<double>(of.mean.length) / static_cast<double>(of.steps_in_mean) - of.most());
   return out;
 }
 

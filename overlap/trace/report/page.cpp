@@ -37,9 +37,7 @@ Limits limits_of(unsigned round) {
           .ranks = halved(6, 1024, 1)};
 }
 
-bool is_ranks(std::string_view key) {
-  return key == "traces" || key == "devices";
-}
+bool is_ranks(std::string_view key) { return key == "traces" || key == "devices"; }
 
 // Whole letters of UTF-8, of which the first `most` bytes have some.
 void cut(std::string& text, std::size_t most) {

@@ -46,8 +46,8 @@ std::string wrapped(const std::string& text) {
   return out + row + '\n';
 }
 
-// What a terminal would take for an order, a control of ASCII or of Latin 1, becomes '?'; a long name
-// is cut, behind a whole letter.
+// What a terminal would take for an order, a control of ASCII or of Latin 1, becomes '?'; a long
+// name is cut, behind a whole letter.
 std::string shown(const std::string& name, std::size_t most = 60) {
   std::string out;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -208,8 +208,7 @@ std::string device_report(const TraceReport& trace, const DeviceReport& of) {
   out += line("  %-22s %16.3f us\n", "Tstep", us(of.mean.length, of.steps_in_mean));
   out += sum_of(of);
   out += line("  OE %.4f: %s, measured beside copies and communication; bubble %.3f us\n", of.oe(),
-              to_string(of.mean.longest()),
-              us(of.mean.length, of.steps_in_mean) - of.most() / 1e3);
+              to_string(of.mean.longest()), us(of.mean.length, of.steps_in_mean) - of.most() / 1e3);
   if (of.loop) {
     out += line("  Tx %.3f us, Tc %.3f us, hidden %s of the shorter, by mean lengths\n",
                 of.loop->t_x / 1e3, of.loop->t_c / 1e3, percent_text(of.loop->hidden).c_str());
@@ -240,8 +239,8 @@ std::string comparison(const DeviceReport& here, const DeviceReport& there) {
       there.mean.length - there.mean[Part::kBusy]);
   for (std::size_t i = 0; i < kCauses; ++i)
     row(std::string("  ") + name_of(static_cast<Cause>(i)), here.mean.idle[i], there.mean.idle[i]);
-  out += line("  %-16s %16.4f %16.4f %+16.4f\n", "OE", here.oe(), there.oe(),
-              here.oe() - there.oe());
+  out +=
+      line("  %-16s %16.4f %16.4f %+16.4f\n", "OE", here.oe(), there.oe(), here.oe() - there.oe());
   std::map<std::string, std::pair<double, double>> names;
   for (const NameTime& of : here.names) names[of.name].first = us(of.time, here.steps_in_mean);
   for (const NameTime& of : there.names) names[of.name].second = us(of.time, there.steps_in_mean);
@@ -308,9 +307,10 @@ std::string comparison(const std::vector<TraceReport>& traces,
            comparison(*here[i].second, *there[i].second);
   }
   if (here.size() != there.size()) {
-    out += "\nnot compared: " + std::to_string(std::max(here.size(), there.size()) -
-                                               std::min(here.size(), there.size())) +
-           " more devices " + (here.size() > there.size() ? "here" : "of the other") + '\n';
+    out +=
+        "\nnot compared: " +
+        std::to_string(std::max(here.size(), there.size()) - std::min(here.size(), there.size())) +
+        " more devices " + (here.size() > there.size() ? "here" : "of the other") + '\n';
   }
   return out;
 }
