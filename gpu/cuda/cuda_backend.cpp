@@ -278,10 +278,9 @@ class CudaBackend final : public Backend {
     }
   }
   [[nodiscard]] bool free_pages(PageMapping pages, bool are_pinned) noexcept override {
-    const bool gone =
-        streams_.sync_all() && (!are_pinned || unregister(pages.data(), pages.size()));
-    // The device may still reach the pages, so the kernel must not reuse them.
-    if (!gone) pages.abandon();
+    bool gone = streams_.sync_all();
+    if (are_pinned) gone = gone && unregister(pages.data(), pages.size());
+    if (!gone) pages.abandon();  // the device may still reach them: the kernel must not reuse them
     return gone;
   }
 
