@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "leat/overlap/trace/readers/bytes.h"
 #include "leat/overlap/trace/readers/events.h"
 #include "leat/overlap/trace/report/json.h"
+#include "leat/overlap/trace/report/table.h"
 #include "tests/fuzz/support.h"
 
 namespace {
@@ -49,7 +51,12 @@ void report(const std::filesystem::path& file, const AnalysisOptions& options, b
       check(device.mean);
       for (const Figures& step : device.of_steps) check(step);
     }
-    require(!json_report("", {found, found}).empty(), "no report");
+    require(!json_report("", {found, found}).empty(), "no JSON");
+    require(!csv_report({found}).empty(), "no CSV");
+    require(!text_report({found, found}).empty(), "no table");
+    require(!comparison({found}, {found}).empty(), "no comparison");
+  } catch (const std::invalid_argument& error) {
+    require(options.rules.step || options.steps.only, error.what());
   } catch (const Unreadable& error) {
     const std::string text = error.what();
     require(text.starts_with(file.string()), "the file is not named: " + text);
@@ -66,6 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.steps.by_host = (how & 1) != 0;
   if ((how & 2) != 0) options.link = 1e9;
   if ((how & 4) != 0) options.rules.step.emplace("s|1");
+  if ((how & 32) != 0) options.steps.only.emplace(0, 3);
   const std::uint64_t cut = (how & 8) != 0 ? numbers.take(2) : 0;
   std::vector<std::uint8_t> bytes(numbers.rest().begin(), numbers.rest().end());
   if ((how & 16) != 0) bytes = packed(bytes);
