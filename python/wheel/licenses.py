@@ -34,8 +34,11 @@ def texts(wheel: Path) -> dict[str, str]:
         for part in json.loads(path.read_text())["components"]:
             if part["name"] != "leat":
                 found[part["name"]] = of_debian(part["name"])
-    if any(b"cudart" in path.read_bytes() for path in wheel.glob("leat/_core*.so")):
+    core = b"".join(path.read_bytes() for path in wheel.glob("leat/_core*.so"))
+    if b"cudart" in core:
         found["cuda-runtime"] = of_pypi("nvidia-cuda-runtime-cu12")  # a toolkit's is under the same agreement
+    if b"NVTX_INJECTION64_PATH" in core:
+        found["nvtx"] = of_pypi("nvidia-nvtx-cu12")
     return found
 
 
