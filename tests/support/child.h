@@ -7,10 +7,13 @@
 #include <exception>
 #include <string>
 
+#include "leat/csp/base/sanitizers.h"
+
 namespace leat::support {
 
 /// Forks. In the child, calls `body`, which returns what is wrong, or an empty text. Returns that,
-/// or how else the child has ended. A child that hangs ends after 20 s.
+/// or how else the child has ended: by a signal, or with a status other than 0. A child that hangs
+/// ends after 20 s.
 template <class F>
 std::string in_child(F&& body) {
   int ends[2] = {};
@@ -37,6 +40,13 @@ std::string in_child(F&& body) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status)) return "killed by signal " + std::to_string(WTERMSIG(status));
+  // ThreadSanitizer ends a child that starts a thread where the parent has several, with this
+  // status: then nothing is known.
+  constexpr int kOfThreadSanitizer = 66;
+  const int exited = WEXITSTATUS(status);
+  if (exited != 0 && !(kTsan && exited == kOfThreadSanitizer)) {
+    return "exited with " + std::to_string(exited);
+  }
   return wrong;
 }
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
 #include "leat/csp/io.h"
@@ -281,6 +282,7 @@ TEST(Io, ALimitOnThreadsIsAnErrorThatSaysSo) {
 }
 
 TEST(Io, AChildProcessHasWaitsOfItsOwn) {
+  if (kTsan) GTEST_SKIP() << "ThreadSanitizer has no new threads after a fork with several";
   const Ends ends = Ends::sockets();
   const Channel<int> never(1);
   Selector parents;
