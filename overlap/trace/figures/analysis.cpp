@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "leat/overlap/trace/figures/loop.h"
@@ -78,7 +77,9 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
     report.copies.push_back(of);
   }
   std::ranges::stable_sort(report.streams, std::greater{}, [](const StreamTime& stream) {
-    return std::accumulate(stream.of.begin(), stream.of.end(), Time{0});
+    Time all = 0;
+    for (const Time time : stream.of) add_within(all, time);
+    return all;
   });
   report.names = sorted_names(trace, names);
 }
