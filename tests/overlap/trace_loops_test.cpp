@@ -53,7 +53,7 @@ Measurement measured(const Shape& shape) {
   Measurement found;
   leat::support::in_virtual_time([&] {
     found = measure({leat::gpu::open_host({.h2d_bandwidth = kLink})}, shape,
-                    {.steps = 200, .warm_up = 10, .trace = 64, .link_peak = kLink});
+                    {.steps = 80, .warm_up = 10, .trace = 64, .link_peak = kLink});
   });
   return found;
 }
