@@ -6,8 +6,8 @@
 //
 //   event        told by           known then              stats        trace              profiler
 //   read_begins  reader            batch, generation                                       read
-//   read         reader            read, cpu, cold_bytes   Tread        wants marks, read  its end
-//   copy_begins  copier            wait_for_slot           wants marks                     copy
+//   read         reader            read, cpu, cold_bytes   Tread                           its end
+//   copy_begins  copier            wait_for_slot           wants marks  wants marks, read  copy
 //   copied       copier            slot, bytes             bytes        wait for a slot    its end
 //   handed_out   lease             pass, starved so far                 wait for a batch   step
 //   used         lease, if traced  starved                              notes
@@ -22,9 +22,8 @@
 // by an error, a cancellation, or because there is no such batch. A dataset's error comes with the
 // batches, so it is told as `read`.
 //
-// A read that begins chooses no marks: the stats choose when a copy begins, because they time two
-// successive copies, whose order is known then; a trace when a read ends, because it counts
-// finished reads.
+// Marks are chosen when a copy begins: the stats time two successive copies, and a trace has
+// successive batches, whose order is known then.
 #pragma once
 
 #include <array>

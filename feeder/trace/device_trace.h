@@ -52,8 +52,9 @@ class DeviceTrace final : public Observer {
 
   /// `look` says how full the channels are. Called before the first event.
   void set_occupancy(std::function<Occupancy()> look) { look_ = std::move(look); }
-  /// Chooses the batches, in the order in which their reads end.
-  void read(BatchRecord& batch) noexcept override;
+  /// Chooses the batches, in the order of their copies: those of a trace follow each other, though
+  /// their reads end in any order.
+  void copy_begins(BatchRecord& batch) noexcept override;
   void copied(BatchRecord& batch) noexcept override;
   void handed_out(BatchRecord& batch) noexcept override;
   void used(BatchRecord& batch) noexcept override;
@@ -66,7 +67,7 @@ class DeviceTrace final : public Observer {
   [[nodiscard]] std::vector<TimedStep> steps() const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Returns whether no batch was read.
+  /// Returns whether no batch was copied.
   [[nodiscard]] bool is_unused() const noexcept {
     return next_.load(std::memory_order_relaxed) == 0;
   }

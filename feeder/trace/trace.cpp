@@ -105,7 +105,7 @@ DeviceTrace::DeviceTrace(const gpu::Stream& stream, const LocalRank& rank,
   anchored_ = now();
 }
 
-void DeviceTrace::read(BatchRecord& batch) noexcept {
+void DeviceTrace::copy_begins(BatchRecord& batch) noexcept {
   const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
   const bool is_recorded = number >= skip_ && number - skip_ < batches_.size();
   batch.traced = is_recorded ? batches_[number - skip_].get() : nullptr;

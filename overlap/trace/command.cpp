@@ -120,7 +120,8 @@ void Command::declare(CLI::App& app) {
   add("--fail-if", "CONDITION", to.fail_if,
       "exit with 1 if it holds for the mean step: oe<0.9, idle.host_ns>5ms; may be repeated")
       .allow_extra_args(false);
-  trace.add_flag("--partial", to.partial, "of a damaged file, report what comes before the damage");
+  trace.add_flag("--partial", to.partial,
+                 "of a damaged JSON file, report what comes before the damage");
   add("--html", "FILE", to.html, "write a report for a browser");
   add("--json", "FILE", to.json,
       "write all figures; -, here and below: to the standard output, instead of the table");

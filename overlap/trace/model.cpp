@@ -20,6 +20,10 @@ bool starts_with_any_case(std::string_view text, std::string_view lower) {
 
 }  // namespace
 
+const char* to_string(Memory memory) noexcept {
+  return memory == Memory::kPinned ? "pinned" : memory == Memory::kPageable ? "pageable" : "?";
+}
+
 const char* to_string(Kind kind) noexcept {
   constexpr std::array<const char*, kKinds> kNames = {"compute", "comm",   "h2d",  "d2h",
                                                       "d2d",     "memset", "other"};

@@ -47,6 +47,8 @@ inline constexpr std::size_t kKinds = 7;
 
 /// The host's side of a copy.
 enum class Memory : std::uint8_t { kUnknown, kPageable, kPinned };
+/// "?", "pageable", "pinned".
+[[nodiscard]] const char* to_string(Memory memory) noexcept;
 
 /// Texts, each kept once. Of longer ones, the first kMost bytes.
 class Names {
@@ -126,7 +128,7 @@ struct Loop {
   std::vector<Span> waits;     ///< of the consumer, for a batch
 };
 
-/// What a reader left out or kept though it looks wrong.
+/// What a reader left out.
 struct Oddities {
   std::uint64_t dropped = 0;  ///< events without time or length, or with a negative one
 };

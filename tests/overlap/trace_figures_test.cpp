@@ -272,6 +272,20 @@ TEST(TraceFigures, StepsOfADeviceAreOfTheThreadThatFeedsIt) {
   EXPECT_EQ(made.device().steps.measured, 3U);
 }
 
+TEST(TraceFigures, ALoadersCountedRangesAreNoSteps) {
+  Made made;
+  made.format("Nsight Systems");
+  for (int i = 0; i < 9; ++i) {
+    made.range("load batch " + std::to_string(i), 100 * i - 60, 100 * i - 10, {1, 2});
+    if (i > 5) continue;
+    made.range("step " + std::to_string(i), 100 * i, 100 * i + 90);
+    made.launched(100 * i + 5, 100 * i + 10, 100 * i + 50);
+  }
+  const DeviceReport nvtx = made.device();
+  EXPECT_EQ(nvtx.steps.found_by, "ranges \"step N\"");
+  EXPECT_EQ(nvtx.steps.measured, 6U);
+}
+
 TEST(TraceFigures, StepsAreRangesThatAreAskedForOrCounted) {
   const auto made = [](const char* format) {
     Made all;
@@ -347,6 +361,12 @@ TEST(TraceFigures, WhatAChangeGivesIsBetweenALimitAndToday) {
   EXPECT_EQ(best(of, "data"), 9'300);
   EXPECT_EQ(best(of, "all"), 4'500) << "the copies themselves";
   EXPECT_EQ(best(of, "pinned"), 8'000) << "4 MiB in 2 us";
+}
+
+TEST(TraceFigures, NothingIsPromisedWhereTheMemoryIsUnknown) {
+  Made made;
+  made.op(Kind::kH2d, 0, 1'000, {.bytes = kMiB, .memory = Memory::kUnknown});
+  EXPECT_EQ(best(made.device({.link = 1e12}), "pinned"), std::nullopt);
 }
 
 TEST(TraceFigures, PinnedCopiesOfTheTraceTellWhatPinningGives) {

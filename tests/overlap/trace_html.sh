@@ -129,6 +129,10 @@ loop = data["traces"][0]["devices"][0]
 assert loop["mean"]["oe"] > 0 and loop["mean"]["t_x_ns"] == 3000000 and len(loop["steps"]) == loop["steps_measured"], loop
 assert [lane["name"] for lane in loop["timelines"][0]["lanes"]] == ["stream uses", "stream copies", "idle"], loop["timelines"]'
 shows loop 'of the shorter of Tx and Tc'
+echo '[{"ph": "X", "cat": "leat", "name": "use 0", "pid": 1, "tid": 2, "ts": 3, "dur": 4, "args": {"epoch": 0, "batch": 0}}]' \
+  >"$scratch/one.json"
+page one "$scratch/one.json"
+shows one 'none found: the whole span counts as one|no steps found'
 
 if ((failures)); then
   echo "$failures failed"

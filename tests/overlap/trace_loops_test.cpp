@@ -157,6 +157,48 @@ TEST(TraceOfLeat, ALoopHasTheStepsOfADevice) {
   EXPECT_THROW(report_of(measurement, {.device = 1}), trace::Unreadable);
 }
 
+// Reads that end in any order leave no hole in the trace, in which the consumer would seem to be
+// elsewhere.
+TEST(TraceOfLeat, ItsBatchesFollowEachOther) {
+  Shape shape = shape_of({60 * kMillisecond, 2 * kMillisecond, 3 * kMillisecond}, 2);
+  shape.workers = 16;
+  shape.jitter = 1;
+  const trace::DeviceReport loop = report_of(measured(shape));
+  EXPECT_EQ(loop.steps.measured, 63U);
+  EXPECT_EQ(loop.steps.all.back().number, loop.steps.all.front().number.value_or(0) + 62);
+  EXPECT_EQ(loop.mean[trace::Cause::kHost], 0);
+  EXPECT_GT(loop.mean[trace::Cause::kData], 0);
+}
+
+trace::Batch batch(std::int64_t epoch, std::int64_t number, trace::Time at) {
+  return {.epoch = epoch,
+          .number = number,
+          .copy = trace::Span{at, at + 2},
+          .use = trace::Span{at + 2, at + 10}};
+}
+
+TEST(TraceOfLeat, WhereItLacksBatchesThereIsNoStep) {
+  trace::Trace trace;
+  trace.loops.push_back({.name = "rank 3: host:0",
+                         .batches = {batch(0, 7, 0), batch(0, 8, 10), batch(0, 11, 90),
+                                     batch(0, 10, 100), batch(1, 0, 110), batch(2, 1, 500)},
+                         .waits = {{20, 25}, {80, 90}}});
+  trace.loops.push_back(
+      {.name = "process 5", .batches = {batch(0, 0, 0), batch(0, 1, 20)}, .waits = {}});
+  const trace::TraceReport report = trace::analyze(trace, {});
+  ASSERT_EQ(report.devices.size(), 2U);
+  const trace::DeviceReport& ranked = report.devices[0];
+  EXPECT_EQ(ranked.number, 3);
+  std::vector<std::string> names;
+  for (const trace::Step& step : ranked.steps.all) names.push_back(step.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"epoch 0, batch 8", "epoch 0, batch 10",
+                                             "epoch 1, batch 0"}));
+  EXPECT_NE(ranked.steps.found_by.find("2 are left out"), std::string::npos);
+  EXPECT_EQ(ranked.mean.length, 30);
+  EXPECT_EQ(report.devices[1].number, 1) << "its place in the file";
+  EXPECT_EQ(report.devices[1].mean[trace::Cause::kUnknown], 10) << "its waits have no rank";
+}
+
 // A loop of which little is known, and what it takes with one slot and with two.
 struct Proof {
   Shape shape;

@@ -85,7 +85,7 @@ void count_ops(const Trace& trace, const Device& device, DeviceReport& report) {
 }
 
 // What pageable copies of 1 MiB and more would save in the window, if they were as fast as pinned
-// ones; std::nullopt: nothing tells how fast those are.
+// ones; std::nullopt: nothing tells which copies these are, or how fast pinned ones are.
 std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& report,
                                      const std::optional<double>& link) {
   Time saved = 0;
@@ -97,9 +97,9 @@ std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& r
     std::uint64_t bytes = 0;
     Time time = 0;
     for (const Op& op : device.ops) {
-      if (op.kind != direction || op.memory != Memory::kPageable || op.bytes < kLarge ||
-          !report.steps.time.has(op.begin))
-        continue;
+      if (op.kind != direction || !report.steps.time.has(op.begin)) continue;
+      if (op.memory == Memory::kUnknown || op.bytes == 0) return std::nullopt;
+      if (op.memory != Memory::kPageable || op.bytes < kLarge) continue;
       bytes += op.bytes;
       add_within(time, op.end - op.begin);
     }
@@ -195,8 +195,9 @@ TraceReport analyze(const Trace& trace, const AnalysisOptions& options) {
         report_of(trace, device, of, idle(trace, host, device, of[Part::kBusy], all),
                   find_steps(trace, device, options.rules, options.steps), nullptr, options));
   }
-  for (const Loop& loop : trace.loops) {
-    const LoopDevice as = device_of(loop);
+  for (std::size_t i = 0; i < trace.loops.size(); ++i) {
+    const Loop& loop = trace.loops[i];
+    const LoopDevice as = device_of(loop, static_cast<std::int64_t>(i));
     const Device& device = as.trace.devices.front();
     if (!is_asked(device)) continue;
     report.devices.push_back(report_of(as.trace, device, busy(device.ops), as.idle,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <stdexcept>
 
 #include "leat/overlap/trace/figures/analysis.h"
@@ -14,10 +16,14 @@ std::string name_of(const Batch& batch) {
   return "epoch " + std::to_string(batch.epoch) + ", batch " + std::to_string(batch.number);
 }
 
-Device ops_of(const Loop& loop, Names& names) {
-  Device device{.number = 0, .name = loop.name, .streams = {"uses", "copies"}, .ops = {}};
-  if (long long rank = 0; std::sscanf(loop.name.c_str(), "rank %lld:", &rank) == 1)
-    device.number = rank;
+std::optional<std::int64_t> rank_of(const Loop& loop) {
+  long long rank = 0;
+  if (std::sscanf(loop.name.c_str(), "rank %lld:", &rank) != 1) return std::nullopt;
+  return rank;
+}
+
+Device ops_of(const Loop& loop, std::int64_t number, Names& names) {
+  Device device{.number = number, .name = loop.name, .streams = {"uses", "copies"}, .ops = {}};
   const std::uint32_t use = names.add("use");
   const std::uint32_t copy = names.add("copy");
   for (const Batch& batch : loop.batches) {
@@ -49,19 +55,36 @@ Idle idle_of(const Loop& loop, const Device& device) {
     return [&idle, cause](const Span& at) { idle.of[static_cast<std::size_t>(cause)].add(at); };
   };
   if (busy.empty()) return idle;
+  // Waits are found by the rank's name.
+  const Cause other = rank_of(loop) ? Cause::kHost : Cause::kUnknown;
   busy.split(
       {busy.spans().front().begin, busy.spans().back().end}, [](const Span& /*busy*/) {},
-      [&](const Span& gap) { waits.split(gap, to(Cause::kData), to(Cause::kHost)); });
+      [&](const Span& gap) { waits.split(gap, to(Cause::kData), to(other)); });
   return idle;
 }
 
 }  // namespace
 
-LoopDevice device_of(const Loop& loop) {
+LoopDevice device_of(const Loop& loop, std::int64_t number) {
   LoopDevice made;
-  made.trace.devices.push_back(ops_of(loop, made.trace.names));
+  made.trace.devices.push_back(ops_of(loop, rank_of(loop).value_or(number), made.trace.names));
   made.idle = idle_of(loop, made.trace.devices.front());
   return made;
+}
+
+// By epoch, the numbers of the batches that the trace has, ascending.
+using Recorded = std::map<std::int64_t, std::vector<std::int64_t>>;
+
+// Whether batches were used between these two of which the trace has nothing: then the time between
+// them is no step's.
+bool has_hole(const Recorded& recorded, const Batch& before, const Batch& batch) {
+  const std::int64_t last = before.epoch == batch.epoch ? before.number : -1;
+  if (batch.number <= last) return false;  // delivered in another order
+  const std::vector<std::int64_t>& numbers = recorded.at(batch.epoch);
+  const auto there =
+      std::ranges::lower_bound(numbers, batch.number) - std::ranges::upper_bound(numbers, last);
+  return static_cast<std::uint64_t>(there) !=
+         static_cast<std::uint64_t>(batch.number) - static_cast<std::uint64_t>(last) - 1;
 }
 
 Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
@@ -70,8 +93,16 @@ Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
               .all = {},
               .time = {},
               .lead = {}};
+  Recorded recorded;
+  for (const Batch& batch : loop.batches) recorded[batch.epoch].push_back(batch.number);
+  for (auto& [epoch, numbers] : recorded) std::ranges::sort(numbers);
+  std::size_t holes = 0;
   for (std::size_t i = 1; i < loop.batches.size(); ++i) {
     const Batch& batch = loop.batches[i];
+    if (has_hole(recorded, loop.batches[i - 1], batch)) {
+      ++holes;
+      continue;
+    }
     Step step{.name = name_of(batch),
               .number = batch.number,
               .host = {},
@@ -83,6 +114,10 @@ Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
     steps.all.push_back(std::move(step));
   }
   steps.measured = steps.all.size();
+  if (holes > 0) {
+    steps.found_by += "; " + std::to_string(holes) +
+                      " are left out, because the trace lacks batches before theirs";
+  }
   if (steps.measured == 0 && (rules.step || options.only)) {
     throw std::invalid_argument("--step, --steps: no batch of " + loop.name +
                                 " has such a name and number; it has some such as \"" +
@@ -95,6 +130,7 @@ Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
     ++(is_in ? (behind - 1)->ops : steps.ops_outside);
   }
   if (steps.measured > 0) return steps;
+  steps.ops_outside = 0;
   steps.found_by = "none found: the whole span counts as one";
   steps.time.add(device.all());
   return steps;
@@ -105,7 +141,7 @@ void add_loop(const Loop& loop, DeviceReport& report) {
   if (steps.measured == 0 || report.mean.length <= 0) return;
   const auto count = static_cast<double>(steps.measured);
   const double t_step = static_cast<double>(report.mean.length) / count;
-  // Of all batches, the first one, too, whose step is not known; else of those of the steps.
+  // Of all batches, also of the first one, whose step is not known; else of those of the steps.
   const bool is_whole = steps.measured + 1 == loop.batches.size();
   double copies = 0;
   double uses = 0;
@@ -122,7 +158,7 @@ void add_loop(const Loop& loop, DeviceReport& report) {
   LoopFigures of;
   of.t_c = used == 0 ? 0 : uses / static_cast<double>(used);
   of.t_x = copied == 0 ? 0 : copies / static_cast<double>(copied);
-  // With the first batch the means may be longer than a step.
+  // The first batch counts in the means and not in t_step, so a mean may be longer than that.
   of.most = std::min(std::max(of.t_c, of.t_x), t_step);
   const double least = std::min(of.t_c, of.t_x);
   of.hidden =  // 1: there is nothing to hide

@@ -11,13 +11,16 @@ struct DeviceReport;
 
 /// A loop, in the words of a device.
 struct LoopDevice {
-  Trace trace;  ///< of one device, whose number is the rank
+  Trace trace;  ///< of one device
   Idle idle;    ///< data loading while the consumer waits for a batch, else the host's
 };
-[[nodiscard]] LoopDevice device_of(const Loop& loop);
+/// The device has the rank's number; `number` if the loop's name tells none, when idle time has no
+/// known cause.
+[[nodiscard]] LoopDevice device_of(const Loop& loop, std::int64_t number);
 
 /// Returns the steps, from the end of one batch's use to that of the next, that rules.step and
-/// options.only allow. Throws std::invalid_argument if these allow none.
+/// options.only allow. Where the trace lacks batches between two, there is no step. Throws
+/// std::invalid_argument if these allow none.
 [[nodiscard]] Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
                                const StepOptions& options);
 

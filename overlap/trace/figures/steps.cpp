@@ -110,14 +110,19 @@ Candidates candidates(const Trace& trace, const Device& device, const Rules& rul
   // Of NVTX names that are numbered alike, those of which there are most. (The profiler's own
   // annotations say "step" of much else.)
   if (trace.format != "Nsight Systems") return {};
-  std::map<std::string, std::set<std::uint32_t>> alike;
-  for (const Range& range : trace.ranges) {
-    const std::string of = is_own(range) ? counted(trace.names[range.name]) : "";
-    if (!of.empty()) alike[of].insert(range.name);
-  }
+  // Those of threads that launch come first: a loader's thread counts its batches, too.
   std::string best;
-  for (const auto& [of, names] : alike) {
-    if (names.size() >= 3 && (best.empty() || names.size() > alike[best].size())) best = of;
+  for (const bool launching : {true, false}) {
+    std::map<std::string, std::set<std::uint32_t>> alike;
+    for (const Range& range : trace.ranges) {
+      if (!is_own(range) || (launching && !threads.contains(range.thread))) continue;
+      const std::string of = counted(trace.names[range.name]);
+      if (!of.empty()) alike[of].insert(range.name);
+    }
+    for (const auto& [of, names] : alike) {
+      if (names.size() >= 3 && (best.empty() || names.size() > alike[best].size())) best = of;
+    }
+    if (!best.empty()) break;
   }
   if (best.empty()) return {};
   return {those([&](std::string_view name) { return counted(name) == best; }),

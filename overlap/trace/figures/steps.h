@@ -48,7 +48,7 @@ struct Steps {
                                const StepOptions& options);
 
 /// Returns the smallest lag at which 99 % of the values agree with those after it, of at least
-/// three periods; 0: there is none.
+/// three periods; 0: there is none, or none was found in 2^33 comparisons.
 [[nodiscard]] std::size_t period_of(const std::vector<std::uint32_t>& values);
 
 }  // namespace overlap::trace

@@ -28,7 +28,9 @@ const char* words_of(Kind kind) {
 }
 
 // What idle time asks for.
-const char* advice(Cause cause) {
+const char* advice(Cause cause, bool is_loop) {
+  if (is_loop && cause == Cause::kData) return "more workers, or reads that cost less";
+  if (is_loop && cause == Cause::kHost) return "the consumer does something else between batches";
   switch (cause) {
     case Cause::kData: return "read further ahead: more workers, or a prefetcher that copies, too";
     case Cause::kSync:
@@ -130,8 +132,9 @@ std::string verdict(const DeviceReport& report) {
   if (!is_link)
     losses.push_back({mean[Part::kExposedCopies], " of copies is not hidden behind compute"});
   for (std::size_t i = 0; i < kCauses; ++i) {
-    losses.push_back({mean.idle[i], std::string(" is idle (") + name_of(static_cast<Cause>(i)) +
-                                        "): " + advice(static_cast<Cause>(i))});
+    losses.push_back(
+        {mean.idle[i], std::string(" is idle (") + name_of(static_cast<Cause>(i)) +
+                           "): " + advice(static_cast<Cause>(i), report.loop.has_value())});
   }
   std::ranges::stable_sort(losses, std::greater{}, &Loss::time);
   if (is_link && report.oe() >= 0.9) {

@@ -63,10 +63,6 @@ ordered_json mean_of(const DeviceReport& of) {
   return out;
 }
 
-const char* to_string(Memory memory) {
-  return memory == Memory::kPinned ? "pinned" : memory == Memory::kPageable ? "pageable" : "?";
-}
-
 ordered_json json_of(const std::vector<NameTime>& names, std::size_t most) {
   ordered_json out = ordered_json::array();
   for (const NameTime& of : names) {
@@ -116,6 +112,7 @@ ordered_json json_of(const DeviceReport& of, std::size_t most_steps) {
     }
     out["steps"].push_back(std::move(one));
   }
+  out["what_if"] = ordered_json::object();
   for (const WhatIf& one : of.what_if) {
     out["what_if"][one.change] = {
         {"words", one.words},

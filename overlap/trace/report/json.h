@@ -12,8 +12,9 @@ namespace overlap::trace {
 
 /// Returns {"leat-overlap trace": 1, "command": ..., "traces": [{..., "devices": [{"whole": ...,
 /// "mean": ..., "steps": [...], "what_if": ...}]}]}. Figures of `mean` are those of all steps over
-/// their number, each rounded to a nanosecond. null: not known. With `most_steps`,
-/// the median of as many neighbours stands for them, and "steps_thinned" tells how many there were.
+/// their number, each rounded to a nanosecond; `calls` and `names` are sums over all. null: not
+/// known. With `most_steps`, the median of as many neighbours stands for them, and "steps_thinned"
+/// tells how many there were.
 [[nodiscard]] nlohmann::ordered_json json_tree(
     const std::string& command, const std::vector<TraceReport>& traces,
     std::size_t most_steps = static_cast<std::size_t>(-1));

@@ -89,8 +89,9 @@ std::string sum_of(const DeviceReport& of) {
       out += row(std::string("  ") + name_of(static_cast<Cause>(i)), mean.idle[i]);
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(of.calls.size(), 3); ++i) {
-    out += line("      %-30s %12.3f us in %llu\n", shown(of.calls[i].name, 30).c_str(),
-                us(of.calls[i].time, steps), static_cast<unsigned long long>(of.calls[i].count));
+    out += line("      %-30s %12.3f us in %.6g\n", shown(of.calls[i].name, 30).c_str(),
+                us(of.calls[i].time, steps),
+                static_cast<double>(of.calls[i].count) / static_cast<double>(steps));
   }
   return out;
 }
@@ -115,16 +116,13 @@ std::string hidden_of(const DeviceReport& of) {
 std::string copies_of(const DeviceReport& of) {
   std::string out;
   for (const Copies& copies : of.copies) {
-    const char* const memory = copies.memory == Memory::kPinned     ? "pinned"
-                               : copies.memory == Memory::kPageable ? "pageable"
-                                                                    : "?";
     const std::optional<double> rate = copies.rate();
-    out += line("  %s %-8s %8llu copies  %14llu bytes  %s", to_string(copies.direction), memory,
-                static_cast<unsigned long long>(copies.count),
+    out += line("  %s %-8s %8llu copies  %14llu bytes  %s", to_string(copies.direction),
+                to_string(copies.memory), static_cast<unsigned long long>(copies.count),
                 static_cast<unsigned long long>(copies.bytes),
                 rate ? line("%.2f GB/s", *rate / 1e9).c_str() : "? GB/s");
     if (rate && of.link > 0)
-      out += line(", %.0f %% of the link's %.3g", 100 * *rate / of.link, of.link / 1e9);
+      out += line(", %.0f %% of the link's %.3g GB/s", 100 * *rate / of.link, of.link / 1e9);
     out += '\n';
   }
   return out;
@@ -187,17 +185,17 @@ std::string odd_of(const TraceReport& trace, const DeviceReport& of) {
 }
 
 std::string what_if_of(const DeviceReport& of) {
+  if (of.what_if.empty()) return "";
   std::string out = "  what it would give, at best (today " +
                     line("%.3f us):\n", us(of.mean.length, of.steps_in_mean));
   for (const WhatIf& one : of.what_if) {
     out += line("    %-52s ", one.words.c_str());
     out += one.best ? line("%16.3f us\n", us(*one.best, of.steps_in_mean))
-                    : "               ? (no rate: give --link)\n";
+                    : "               ? (not known how fast pinned copies are, or which are)\n";
   }
   return out + wrapped(
-                   "These leave out that copies slow kernels down, that an op may wait for an "
-                   "exposed copy or not, "
-                   "and the idle time beside a blocking copy, which may go too.");
+                   "These leave out that copies slow kernels down, that an exposed copy need not "
+                   "delay anything, and the idle time beside a blocking copy, which may go too.");
 }
 
 std::string device_report(const TraceReport& trace, const DeviceReport& of) {
@@ -216,11 +214,12 @@ std::string device_report(const TraceReport& trace, const DeviceReport& of) {
   out += hidden_of(of);
   if (!of.copies.empty() || of.streams.size() > 1) out += "  in the whole trace\n";
   out += copies_of(of) + streams_of(of);
-  out += "  most time, of ops\n";
+  out +=
+      of.steps.measured > 0 ? "  most time, of the ops of a mean step\n" : "  most time, of ops\n";
   for (std::size_t i = 0; i < std::min<std::size_t>(of.names.size(), 10); ++i) {
-    out +=
-        line("    %14.3f us in %7llu  %s\n", us(of.names[i].time),
-             static_cast<unsigned long long>(of.names[i].count), shown(of.names[i].name).c_str());
+    out += line("    %14.3f us in %8.6g  %s\n", us(of.names[i].time, of.steps_in_mean),
+                static_cast<double>(of.names[i].count) / static_cast<double>(of.steps_in_mean),
+                shown(of.names[i].name).c_str());
   }
   return out + what_if_of(of) + odd_of(trace, of);
 }
