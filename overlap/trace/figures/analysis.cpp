@@ -98,8 +98,9 @@ std::optional<Time> saved_by_pinning(const Device& device, const DeviceReport& r
     Time time = 0;
     for (const Op& op : device.ops) {
       if (op.kind != direction || !report.steps.time.has(op.begin)) continue;
-      if (op.memory == Memory::kUnknown || op.bytes == 0) return std::nullopt;
-      if (op.memory != Memory::kPageable || op.bytes < kLarge) continue;
+      if (op.bytes < kLarge && (op.bytes > 0 || op.memory != Memory::kUnknown)) continue;
+      if (op.memory == Memory::kUnknown) return std::nullopt;
+      if (op.memory == Memory::kPinned) continue;
       bytes += op.bytes;
       add_within(time, op.end - op.begin);
     }
