@@ -252,6 +252,9 @@ TEST(Io, TheThreadIsStartedByTheFirstWaitAndEndsWithTheScheduler) {
 }
 
 TEST(Io, ALimitOnDescriptorsIsAnErrorThatSaysSo) {
+#ifdef LEAT_ASAN
+  GTEST_SKIP() << "UBSan looks at an object by way of a pipe, and is wrong where there is none";
+#endif
   EXPECT_EQ(support::in_child([]() -> std::string {
               const Ends ends = Ends::sockets();
               rlimit limit = {};
