@@ -184,7 +184,7 @@ TEST(TraceOfLeat, WhereItLacksBatchesThereIsNoStep) {
                                      batch(0, 10, 100), batch(1, 0, 110), batch(2, 1, 500)},
                          .waits = {{20, 25}, {80, 90}}});
   trace.loops.push_back(
-      {.name = "process 5", .batches = {batch(0, 0, 0), batch(0, 1, 20)}, .waits = {}});
+      {.name = "process 5", .batches = {batch(0, 7, 0), batch(0, 8, 20)}, .waits = {}});
   const trace::TraceReport report = trace::analyze(trace, {});
   ASSERT_EQ(report.devices.size(), 2U);
   const trace::DeviceReport& ranked = report.devices[0];
@@ -197,6 +197,19 @@ TEST(TraceOfLeat, WhereItLacksBatchesThereIsNoStep) {
   EXPECT_EQ(ranked.mean.length, 30);
   EXPECT_EQ(report.devices[1].number, 1) << "its place in the file";
   EXPECT_EQ(report.devices[1].mean[trace::Cause::kUnknown], 10) << "its waits have no rank";
+}
+
+// As with Sharing::kDynamic: what one lacks, another has had.
+TEST(TraceOfLeat, LoopsThatShareBatchesOutHaveNoHoles) {
+  trace::Trace trace;
+  trace.loops.push_back(
+      {.name = "rank 0: host:0", .batches = {batch(0, 0, 0), batch(0, 3, 10)}, .waits = {}});
+  trace.loops.push_back({.name = "rank 1: host:1",
+                         .batches = {batch(0, 1, 0), batch(0, 2, 10), batch(0, 9, 20)},
+                         .waits = {}});
+  const trace::TraceReport report = trace::analyze(trace, {});
+  EXPECT_EQ(report.devices.at(0).steps.measured, 1U);
+  EXPECT_EQ(report.devices.at(1).steps.measured, 2U);
 }
 
 // A loop of which little is known, and what it takes with one slot and with two.

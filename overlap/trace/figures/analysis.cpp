@@ -196,14 +196,15 @@ TraceReport analyze(const Trace& trace, const AnalysisOptions& options) {
         report_of(trace, device, of, idle(trace, host, device, of[Part::kBusy], all),
                   find_steps(trace, device, options.rules, options.steps), nullptr, options));
   }
+  const bool shares_out = share_out(trace.loops);
   for (std::size_t i = 0; i < trace.loops.size(); ++i) {
     const Loop& loop = trace.loops[i];
     const LoopDevice as = device_of(loop, static_cast<std::int64_t>(i));
     const Device& device = as.trace.devices.front();
     if (!is_asked(device)) continue;
-    report.devices.push_back(report_of(as.trace, device, busy(device.ops), as.idle,
-                                       find_steps(loop, device, options.rules, options.steps),
-                                       &loop, options));
+    report.devices.push_back(report_of(
+        as.trace, device, busy(device.ops), as.idle,
+        find_steps(loop, device, options.rules, options.steps, shares_out), &loop, options));
   }
   if (!report.devices.empty()) return report;
   if (other) {

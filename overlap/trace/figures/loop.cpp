@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "leat/overlap/trace/figures/analysis.h"
 
@@ -87,8 +89,19 @@ bool has_hole(const Recorded& recorded, const Batch& before, const Batch& batch)
          static_cast<std::uint64_t>(batch.number) - static_cast<std::uint64_t>(last) - 1;
 }
 
+bool share_out(const std::vector<Loop>& loops) {
+  if (loops.size() < 2) return false;
+  std::set<std::pair<std::int64_t, std::int64_t>> batches;
+  for (const Loop& loop : loops) {
+    for (const Batch& batch : loop.batches) {
+      if (!batches.emplace(batch.epoch, batch.number).second) return false;
+    }
+  }
+  return true;
+}
+
 Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
-                 const StepOptions& options) {
+                 const StepOptions& options, bool shares_out) {
   Steps steps{.found_by = "batches, each from the end of the use before it to the end of its own",
               .all = {},
               .time = {},
@@ -99,7 +112,7 @@ Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
   std::size_t holes = 0;
   for (std::size_t i = 1; i < loop.batches.size(); ++i) {
     const Batch& batch = loop.batches[i];
-    if (has_hole(recorded, loop.batches[i - 1], batch)) {
+    if (!shares_out && has_hole(recorded, loop.batches[i - 1], batch)) {
       ++holes;
       continue;
     }

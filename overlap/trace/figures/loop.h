@@ -18,11 +18,15 @@ struct LoopDevice {
 /// known cause.
 [[nodiscard]] LoopDevice device_of(const Loop& loop, std::int64_t number);
 
+/// Returns whether the loops of a trace share the batches out (Sharing::kDynamic): there are
+/// several, and no batch is in two of them.
+[[nodiscard]] bool share_out(const std::vector<Loop>& loops);
+
 /// Returns the steps, from the end of one batch's use to that of the next, that rules.step and
-/// options.only allow. Where the trace lacks batches between two, there is no step. Throws
-/// std::invalid_argument if these allow none.
+/// options.only allow. Where the trace lacks batches between two, there is no step, unless other
+/// loops may have had them (`shares_out`). Throws std::invalid_argument if these allow none.
 [[nodiscard]] Steps find_steps(const Loop& loop, const Device& device, const Rules& rules,
-                               const StepOptions& options);
+                               const StepOptions& options, bool shares_out);
 
 /// Sets report.loop, and what a change gives: "copies" (as with two slots on the device), "data",
 /// "all". The report is of the loop's device, and has steps that take time; else nothing is set.
