@@ -65,15 +65,6 @@ Idle idle_of(const Loop& loop, const Device& device) {
   return idle;
 }
 
-}  // namespace
-
-LoopDevice device_of(const Loop& loop, std::int64_t number) {
-  LoopDevice made;
-  made.trace.devices.push_back(ops_of(loop, rank_of(loop).value_or(number), made.trace.names));
-  made.idle = idle_of(loop, made.trace.devices.front());
-  return made;
-}
-
 // By epoch, the numbers of the batches that the trace has, ascending.
 using Recorded = std::map<std::int64_t, std::vector<std::int64_t>>;
 
@@ -87,6 +78,15 @@ bool has_hole(const Recorded& recorded, const Batch& before, const Batch& batch)
       std::ranges::lower_bound(numbers, batch.number) - std::ranges::upper_bound(numbers, last);
   return static_cast<std::uint64_t>(there) !=
          static_cast<std::uint64_t>(batch.number) - static_cast<std::uint64_t>(last) - 1;
+}
+
+}  // namespace
+
+LoopDevice device_of(const Loop& loop, std::int64_t number) {
+  LoopDevice made;
+  made.trace.devices.push_back(ops_of(loop, rank_of(loop).value_or(number), made.trace.names));
+  made.idle = idle_of(loop, made.trace.devices.front());
+  return made;
 }
 
 bool share_out(const std::vector<Loop>& loops) {
